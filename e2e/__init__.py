@@ -1,0 +1,1 @@
+"""End-to-end runs of CacheScope on a real Kubernetes."""

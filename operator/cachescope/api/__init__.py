@@ -1,0 +1,1 @@
+"""Resources as pydantic models: the API that people write."""

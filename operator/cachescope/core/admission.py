@@ -1,0 +1,177 @@
+"""Admission: whether a guard lets one request reach the engine.
+
+Rules, in the order in which they are checked:
+
+1. the guard has a right (its heads are known and fresh), else nothing passes;
+2. the permit names this pool, this pod and this process;
+3. it is for this method and path, and for these exact body bytes;
+4. its tick is not above the guard's own and not older than the maximal age (the guard's own clock alone decides);
+5. it was made for what this engine loaded;
+6. it was made in this lineage, and its vector names the pool;
+7. no target of its vector is below the floor (the permit is behind) or above it (the guard is behind: it reads again, once);
+8. it was not used before; ids are kept until their tick is too old, and a full memory refuses instead of forgetting.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from cachescope.core.heads import Head
+from cachescope.core.permits import Permit
+from cachescope.core.types import Digest, TargetName
+
+
+class Refusal(Enum):
+    """Why a guard refuses: HTTP status, stable code, what to do, and seconds for `Retry-After` where a retry helps."""
+
+    PERMIT_REQUIRED = (401, "permit_required", "send the request to the gateway, which adds a permit", None)
+    PERMIT_INVALID = (401, "permit_invalid", "send the request to the gateway; a permit cannot be made elsewhere", None)
+    NO_RIGHT = (503, "guard_without_right", "the guard has no fresh ledger head; see the pool's status", 1)
+    OTHER_PROCESS = (
+        403,
+        "permit_for_another_process",
+        "the permit names another engine; send the request to the gateway",
+        None,
+    )
+    OTHER_BOOT = (409, "permit_before_restart", "the engine restarted since; retry through the gateway", 0)
+    OTHER_REQUEST = (
+        403,
+        "permit_for_another_request",
+        "method, path or body differ from the permit; do not rebuild requests",
+        None,
+    )
+    TICK_AHEAD = (403, "permit_tick_ahead", "the permit names a tick that this guard never published", None)
+    TOO_OLD = (409, "permit_too_old", "the gateway's view of this engine is stale; retry through the gateway", 1)
+    OTHER_RUNTIME = (409, "permit_for_another_runtime", "the engine was rolled out since; retry through the gateway", 0)
+    OTHER_LINEAGE = (409, "permit_of_another_lineage", "the ledger was restored since; retry through the gateway", 0)
+    NO_POOL_EPOCH = (
+        403,
+        "permit_without_pool_epoch",
+        "the permit does not name the pool's epoch; update the gateway",
+        None,
+    )
+    BEHIND = (409, "permit_behind", "the epoch rolled forward since; retry through the gateway", 0)
+    GUARD_BEHIND = (409, "guard_behind", "the ledger that the gateway saw has not reached this guard; retry", 1)
+    USED = (403, "permit_used", "a permit is good for one request; send the request to the gateway again", None)
+    MEMORY_FULL = (503, "permit_memory_full", "too many requests for this guard's memory of used permits; retry", 1)
+    TOO_LARGE = (413, "body_too_large", "the body is larger than the guard accepts; shorten it", None)
+
+    def __init__(self, status: int, code: str, advice: str, retry_after: int | None) -> None:
+        """Name the parts of the table."""
+        self.status = status
+        self.code = code
+        self.advice = advice
+        self.retry_after = retry_after
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the guard sees of a request.
+
+    Attributes:
+        method: HTTP method.
+        path: Raw path, and `?` with the query if there is one.
+        body_digest: SHA-256 of the whole body, or `None` while it has not been read.
+    """
+
+    method: str
+    path: str
+    body_digest: Digest | None
+
+
+@dataclass(frozen=True)
+class GuardState:
+    """What the guard knows of itself at one moment.
+
+    Attributes:
+        pool_uid: Its pool.
+        pool_target: Name of the pool's epoch target.
+        pod_uid: Its pod.
+        boot_id: Its process.
+        tick: Its own tick now, in milliseconds.
+        max_age_ms: How old a permit's tick may be.
+        runtime_digest: What its engine loaded, or `None` while it is not known.
+        head: The head that it applied, or `None` without a right.
+    """
+
+    pool_uid: str
+    pool_target: TargetName
+    pod_uid: str
+    boot_id: str
+    tick: int
+    max_age_ms: int
+    runtime_digest: Digest | None
+    head: Head | None
+
+
+def refusal(permit: Permit, request: Request, state: GuardState) -> Refusal | None:
+    """Apply rules 1 to 7; `None` means that only single use is left to check."""
+    if state.head is None or state.runtime_digest is None:
+        return Refusal.NO_RIGHT
+    return (
+        _wrong_process(permit, state)
+        or _wrong_request(permit, request)
+        or _wrong_age(permit, state)
+        or (Refusal.OTHER_RUNTIME if permit.runtime_digest != state.runtime_digest else None)
+        or _wrong_epochs(permit, state, state.head)
+    )
+
+
+def _wrong_process(permit: Permit, state: GuardState) -> Refusal | None:
+    if (permit.pool_uid, permit.pod_uid) != (state.pool_uid, state.pod_uid):
+        return Refusal.OTHER_PROCESS
+    return Refusal.OTHER_BOOT if permit.boot_id != state.boot_id else None
+
+
+def _wrong_request(permit: Permit, request: Request) -> Refusal | None:
+    if (permit.method, permit.path) != (request.method, request.path):
+        return Refusal.OTHER_REQUEST
+    return Refusal.OTHER_REQUEST if request.body_digest not in {None, permit.body_digest} else None
+
+
+def _wrong_age(permit: Permit, state: GuardState) -> Refusal | None:
+    if permit.tick > state.tick:
+        return Refusal.TICK_AHEAD
+    return Refusal.TOO_OLD if state.tick - permit.tick > state.max_age_ms else None
+
+
+def _wrong_epochs(permit: Permit, state: GuardState, head: Head) -> Refusal | None:
+    if permit.lineage != head.lineage:
+        return Refusal.OTHER_LINEAGE
+    if permit.epochs.get(state.pool_target) is None:
+        return Refusal.NO_POOL_EPOCH
+    if head.floors.below(permit.epochs):
+        return Refusal.BEHIND
+    ahead = permit.sequence > head.sequence or head.floors.ahead(permit.epochs)
+    return Refusal.GUARD_BEHIND if ahead else None
+
+
+class UsedPermits:
+    """The ids of permits that were used, for as long as they would still be young enough.
+
+    Args:
+        capacity: Most ids that are kept; beyond it nothing is admitted, and nothing is forgotten.
+    """
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
+        self._ticks: dict[str, int] = {}
+
+    def __len__(self) -> int:
+        """Ids kept now."""
+        return len(self._ticks)
+
+    def use(self, permit: Permit, *, tick: int, max_age_ms: int) -> Refusal | None:
+        """Use a permit that passed `refusal` in this very moment; the second use of an id is refused."""
+        if permit.id in self._ticks:
+            return Refusal.USED
+        if len(self._ticks) >= self._capacity:
+            self._drop_older_than(tick - max_age_ms)
+        if len(self._ticks) >= self._capacity:
+            return Refusal.MEMORY_FULL
+        self._ticks[permit.id] = permit.tick
+        return None
+
+    def _drop_older_than(self, oldest: int) -> None:
+        self._ticks = {key: seen for key, seen in self._ticks.items() if seen >= oldest}

@@ -1,0 +1,86 @@
+"""Keys: derived from one root by purpose, named by ids, compared in constant time.
+
+Rules:
+
+- the root never leaves the gateways and the operator; an engine pod gets only its own pool's permit key;
+- every purpose has its own key (HKDF-SHA-256, RFC 5869), so that no MAC of one purpose is valid for another;
+- a key ring holds the current key and older ones: new MACs use the current one, old ones verify until it is dropped.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from cachescope.core.errors import SpecError
+from cachescope.core.frames import Field, frame
+
+KEY_BYTES = 32
+
+
+@dataclass(frozen=True, repr=False)
+class Key:
+    """A secret of 32 bytes and the id that names it in permits and salts."""
+
+    id: str
+    secret: bytes
+
+    def __post_init__(self) -> None:
+        """Refuse keys that are too short to be one."""
+        if len(self.secret) < KEY_BYTES:
+            raise SpecError(f"key {self.id!r} has {len(self.secret)} bytes; generate one of at least {KEY_BYTES} random bytes")
+
+    def __repr__(self) -> str:
+        """The id alone; the secret never reaches a log."""
+        return f"Key(id={self.id!r})"
+
+    def mac(self, *fields: Field) -> bytes:
+        """HMAC-SHA-256 over the frame of `fields`; 32 bytes."""
+        return hmac.new(self.secret, frame(*fields), hashlib.sha256).digest()
+
+
+@dataclass(frozen=True)
+class KeyRing:
+    """The current key and those that still verify."""
+
+    current: Key
+    others: Mapping[str, Key]
+
+    @classmethod
+    def of(cls, *keys: Key) -> KeyRing:
+        """A ring whose current key is the one with the greatest id (ids sort by age, e.g. `2026-11-30`)."""
+        if not keys:
+            raise SpecError("a key ring needs at least one key; mount the Secret that holds it")
+        current = max(keys, key=lambda key: key.id)
+        return cls(current, {key.id: key for key in keys})
+
+    def find(self, key_id: str) -> Key | None:
+        """The key of that id, current or older, or `None`."""
+        return self.others.get(key_id)
+
+    def derive(self, purpose: str, *context: str) -> KeyRing:
+        """The ring of the keys of one purpose, with the same ids."""
+        return KeyRing.of(*(derive(key, purpose, *context) for key in self.others.values()))
+
+
+def derive(root: Key, purpose: str, *context: str) -> Key:
+    """Derive the key of one purpose from a root key.
+
+    Args:
+        root: The root key; its id names the derived key too.
+        purpose: What the key is for, e.g. `permit`.
+        *context: What it is bound to, e.g. the pool UID.
+
+    Returns:
+        A key of 32 bytes.
+    """
+    pseudo_random = hmac.new(b"cachescope/hkdf/v1", root.secret, hashlib.sha256).digest()
+    info = frame("cachescope/key/v1", purpose, list(context), root.id)
+    return Key(root.id, hmac.new(pseudo_random, info + b"\x01", hashlib.sha256).digest())
+
+
+def matches(left: bytes, right: bytes) -> bool:
+    """Compare two MACs in constant time."""
+    return hmac.compare_digest(left, right)

@@ -1,0 +1,94 @@
+"""Permits: a gateway's signed statement that one request may use one engine process once.
+
+A permit names everything that the guard compares: pool, pod, boot id and tick of the guard, method and path, the exact body,
+the identity record, what the engine loaded, the epochs and the ledger head that the gateway saw.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from cachescope.core.epochs import EpochVector, epoch
+from cachescope.core.errors import SpecError, WireFormatError
+from cachescope.core.keys import Key, KeyRing
+from cachescope.core.signed import read_signed, sign
+from cachescope.core.types import Digest, Reuse, ScopeClass, TargetName
+
+PERMIT_HEADER = "x-cachescope-permit"
+_PURPOSE = "permit"
+
+
+@dataclass(frozen=True)
+class Permit:
+    """What a gateway allows.
+
+    Attributes:
+        id: Random and used once: 32 hexadecimal digits.
+        pool_uid: The pool.
+        pod_uid: The pod that was chosen.
+        boot_id: The guard process that was chosen.
+        tick: The last tick that the gateway saw from that process, in milliseconds.
+        method: HTTP method.
+        path: Path exactly as sent upstream, without a query.
+        body_digest: SHA-256 of the exact body bytes sent upstream.
+        record_digest: Digest of the identity record.
+        runtime_digest: Runtime that the salt was made for.
+        scope: Class of the request.
+        epochs: Its epoch vector.
+        lineage: Ledger lineage that the gateway saw.
+        sequence: Ledger sequence that the gateway saw.
+        reuse: What the cache may do.
+    """
+
+    id: str
+    pool_uid: str
+    pod_uid: str
+    boot_id: str
+    tick: int
+    method: str
+    path: str
+    body_digest: Digest
+    record_digest: Digest
+    runtime_digest: Digest
+    scope: ScopeClass
+    epochs: EpochVector
+    lineage: str
+    sequence: int
+    reuse: Reuse
+
+
+def permit_keys(root: KeyRing, pool_uid: str) -> KeyRing:
+    """The permit keys of a pool, derived from the root keys."""
+    return root.derive(_PURPOSE, pool_uid)
+
+
+def write_permit(key: Key, permit: Permit) -> str:
+    """Sign a permit; the result is the value of the header `x-cachescope-permit`."""
+    payload = asdict(permit)
+    payload["epochs"] = permit.epochs.entries
+    return sign(key, _PURPOSE, payload)
+
+
+def read_permit(keys: KeyRing, text: str) -> Permit:
+    """Verify and read a permit.
+
+    Raises:
+        WireFormatError: It is no permit of this pool.
+    """
+    payload = read_signed(keys, _PURPOSE, text)
+    try:
+        return _parse(payload)
+    except (KeyError, TypeError, ValueError, SpecError) as error:
+        raise WireFormatError(f"the permit's fields cannot be read ({error}); update the older of gateway and guard") from error
+
+
+def _parse(payload: dict[str, Any]) -> Permit:
+    entries = tuple((TargetName(str(name)), epoch(int(value))) for name, value in payload["epochs"])
+    fields = {
+        **payload,
+        "scope": ScopeClass(payload["scope"]),
+        "reuse": Reuse(payload["reuse"]),
+        "epochs": EpochVector(entries),
+    }
+    return Permit(**fields)

@@ -1,0 +1,70 @@
+"""The identity record: the full tuple that a cached prefix is bound to.
+
+Everything that can change the token sequence or the attention is in it. It is compared whole; its digest travels in permits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+
+from cachescope.core.digests import digest
+from cachescope.core.epochs import EpochVector
+from cachescope.core.types import Digest, Namespace, ScopeClass
+
+ABSENT = Digest("")
+"""The digest of something that this request does not have."""
+
+
+@dataclass(frozen=True)
+class EngineDigests:
+    """What the process that will serve the request really loaded, as its guard computed it.
+
+    Attributes:
+        model: Weights and their configuration.
+        tokenizer: Tokenizer files and chat template.
+        runtime: Engine, version, hash algorithm and the arguments that change tokens or attention.
+        adapter: LoRA adapter, or empty.
+    """
+
+    model: Digest
+    tokenizer: Digest
+    runtime: Digest
+    adapter: Digest = ABSENT
+
+
+@dataclass(frozen=True)
+class IdentityRecord:
+    """One request's identity as a cache sees it.
+
+    Attributes:
+        cache_object: What is cached: `kv` for prefix blocks of a pool.
+        pool_uid: UID of the pool whose engines hold the blocks.
+        scope: The class.
+        namespace: Whom the scope separates, hashed.
+        content_digest: Digest of what the request says; it is not part of the salt, so that prefixes meet.
+        engine: What the chosen endpoint loaded.
+        prompt_bundle_digest: Approved prompt bundle of the scope, or empty.
+        toolset_digest: Tool schemas of the request, or empty.
+        policy_revision: Revision of this scope's own policy.
+        lineage: Id of the ledger's history.
+        epochs: Epochs of every target at or above the class.
+    """
+
+    cache_object: str
+    pool_uid: str
+    scope: ScopeClass
+    namespace: Namespace
+    content_digest: Digest
+    engine: EngineDigests
+    prompt_bundle_digest: Digest
+    toolset_digest: Digest
+    policy_revision: int
+    lineage: str
+    epochs: EpochVector
+
+    def digest(self) -> Digest:
+        """Digest of the whole record over canonical JSON."""
+        fields = asdict(self)
+        fields["scope"] = self.scope.value
+        fields["epochs"] = [[target, value] for target, value in self.epochs.entries]
+        return digest(fields)

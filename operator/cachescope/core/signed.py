@@ -1,0 +1,79 @@
+"""Signed documents: small JSON objects with a MAC, as they travel in headers between gateway and guard.
+
+Form: `v1.<key id>.<payload>.<mac>`, payload and MAC in URL-safe base64 without padding. The MAC covers the purpose, the
+version, the key id and the payload's exact bytes, so that a document of one purpose is worthless for another. Readers accept the
+current version and the one before it.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from cachescope.core.errors import WireFormatError
+from cachescope.core.keys import Key, KeyRing, matches
+
+VERSION = "v1"
+READABLE = frozenset({VERSION})
+MAX_CHARACTERS = 16_384
+_BASE64 = re.compile(r"[A-Za-z0-9_-]*\Z")
+
+
+def sign(key: Key, purpose: str, payload: Mapping[str, Any]) -> str:
+    """Sign a JSON object.
+
+    Args:
+        key: The key of this purpose.
+        purpose: What the document is, e.g. `permit`.
+        payload: A JSON object.
+
+    Returns:
+        ASCII text that fits a header.
+    """
+    body = json.dumps(payload, separators=(",", ":")).encode()
+    mac = key.mac("cachescope/signed", purpose, VERSION, key.id, body)
+    return f"{VERSION}.{_encode(key.id.encode())}.{_encode(body)}.{_encode(mac)}"
+
+
+def read_signed(keys: KeyRing, purpose: str, text: str) -> dict[str, Any]:
+    """Verify a signed document and return its object.
+
+    Raises:
+        WireFormatError: The text is no such document, its key is unknown, or its MAC does not match.
+    """
+    version, key_id, body, mac = _split(text)
+    key = keys.find(key_id)
+    if key is None:
+        raise WireFormatError(f"the {purpose} is signed with an unknown key; check that both sides mount the same key Secret")
+    if not matches(mac, key.mac("cachescope/signed", purpose, version, key_id, body)):
+        raise WireFormatError(f"the MAC of the {purpose} does not match; only a gateway or guard of this pool can make one")
+    payload = json.loads(body)
+    if not isinstance(payload, dict):
+        raise WireFormatError(f"the {purpose} is not a JSON object; update the older side")
+    return payload
+
+
+def _split(text: str) -> tuple[str, str, bytes, bytes]:
+    parts = text.split(".") if len(text) <= MAX_CHARACTERS else []
+    if len(parts) != 4:
+        raise WireFormatError("a signed document has four parts; send what the gateway made, whole")
+    if parts[0] not in READABLE:
+        raise WireFormatError(f"the format {parts[0]!r} is not readable here; update the older side")
+    try:
+        return parts[0], _decode(parts[1]).decode(), _decode(parts[2]), _decode(parts[3])
+    except (binascii.Error, ValueError) as error:
+        raise WireFormatError("a signed document holds URL-safe base64; send what the gateway made, whole") from error
+
+
+def _encode(content: bytes) -> str:
+    return base64.urlsafe_b64encode(content).rstrip(b"=").decode()
+
+
+def _decode(text: str) -> bytes:
+    if not _BASE64.match(text):
+        raise ValueError("not URL-safe base64")
+    return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))

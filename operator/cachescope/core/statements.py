@@ -1,0 +1,66 @@
+"""Statements: what a guard says of itself when a gateway challenges it.
+
+The gateway sends a request without a permit and with a fresh nonce; the guard refuses it with 401 and its signed statement. That
+one answer proves that this process is guarded, that the guard holds the pool's key, and which boot id, tick and digests it has.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+
+from cachescope.core.errors import WireFormatError
+from cachescope.core.keys import Key, KeyRing
+from cachescope.core.record import EngineDigests
+from cachescope.core.signed import read_signed, sign
+
+CHALLENGE_HEADER = "x-cachescope-challenge"
+STATEMENT_HEADER = "x-cachescope-statement"
+_PURPOSE = "statement"
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A guard process, as it describes itself.
+
+    Attributes:
+        nonce: The nonce of the challenge that it answers.
+        pool_uid: Its pool.
+        pod_uid: Its pod.
+        boot_id: Random id of the process.
+        tick: Milliseconds since the process started, on the boot clock.
+        engine: Digests of what the engine loaded.
+        lineage: Ledger lineage that it applied.
+        sequence: Ledger sequence that it applied.
+        version: Version of the guard.
+    """
+
+    nonce: str
+    pool_uid: str
+    pod_uid: str
+    boot_id: str
+    tick: int
+    engine: EngineDigests
+    lineage: str
+    sequence: int
+    version: str
+
+
+def write_statement(key: Key, statement: Statement) -> str:
+    """Sign a statement; the result is the value of the header `x-cachescope-statement`."""
+    return sign(key, _PURPOSE, asdict(statement))
+
+
+def read_statement(keys: KeyRing, text: str, *, nonce: str) -> Statement:
+    """Verify and read the answer to a challenge.
+
+    Raises:
+        WireFormatError: It is no statement of a guard of this pool, or it answers another nonce.
+    """
+    payload = read_signed(keys, _PURPOSE, text)
+    try:
+        statement = Statement(**{**payload, "engine": EngineDigests(**payload["engine"])})
+    except (KeyError, TypeError) as error:
+        raise WireFormatError(f"the statement's fields cannot be read ({error}); update the older of gateway and guard") from error
+    if statement.nonce != nonce:
+        raise WireFormatError("the statement answers another challenge; it may be a replay: send a new challenge")
+    return statement

@@ -1,0 +1,1 @@
+"""The gateway: gives each request its scope, salt and permit from verified identity alone."""
