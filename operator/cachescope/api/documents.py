@@ -1,0 +1,92 @@
+"""What all resources have in common, and how a file of them is read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, ClassVar, Final, Literal, TypeVar
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic.alias_generators import to_camel
+
+from cachescope.core.errors import SpecError
+
+API_VERSION: Final = "cachescope.dev/v1alpha1"
+DNS_LABEL = r"^[a-z]([-a-z0-9]*[a-z0-9])?$"
+
+
+class Strict(BaseModel):
+    """A model that refuses unknown fields, so that a typo is an error and never a default."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, alias_generator=to_camel)
+
+
+class Metadata(BaseModel):
+    """The parts of object metadata that matter here; the others (labels, managed fields) are left alone."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    name: str = Field(min_length=1, max_length=253)
+    namespace: str = "default"
+    uid: str = Field(min_length=8, max_length=64, description="UID of the object: names never stand in for it.")
+
+
+class Resource(Strict):
+    """A resource: kind, metadata and a spec that the subclass adds."""
+
+    KIND: ClassVar[str]
+
+    api_version: Literal["cachescope.dev/v1alpha1"] = API_VERSION
+    metadata: Metadata
+
+    @property
+    def name(self) -> str:
+        """Name within the namespace."""
+        return self.metadata.name
+
+    @property
+    def uid(self) -> str:
+        """UID; what separates it from every other object, past ones included."""
+        return self.metadata.uid
+
+
+AnyResource = TypeVar("AnyResource", bound=Resource)
+
+
+def read_documents(text: str, source: str) -> list[dict[str, Any]]:
+    """The YAML documents of a text.
+
+    Raises:
+        SpecError: It is not YAML, or a document is not a mapping.
+    """
+    try:
+        documents = [document for document in yaml.safe_load_all(text) if document is not None]
+    except yaml.YAMLError as error:
+        raise SpecError(f"{source} is not YAML ({error}); correct the file") from error
+    if not all(isinstance(document, dict) for document in documents):
+        raise SpecError(f"{source} holds something other than resources; write one mapping a document")
+    return documents
+
+
+def select(kind: type[AnyResource], documents: Iterable[dict[str, Any]], source: str) -> Iterator[AnyResource]:
+    """Parse all documents of one kind.
+
+    Raises:
+        SpecError: A document of that kind is not valid; every fault is named.
+    """
+    for document in documents:
+        if document.get("kind") == kind.KIND:
+            yield parse(kind, document, source)
+
+
+def parse(kind: type[AnyResource], document: dict[str, Any], source: str) -> AnyResource:
+    """Parse one document.
+
+    Raises:
+        SpecError: It is not valid; every fault is named.
+    """
+    try:
+        return kind.model_validate(document)
+    except ValidationError as error:
+        faults = "; ".join(f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors())
+        raise SpecError(f"{source}: the {kind.KIND} is not valid ({faults}); correct these fields") from error

@@ -1,0 +1,53 @@
+"""Settings of an installation: what the platform decides, and tenants only pick by name."""
+
+from __future__ import annotations
+
+from pydantic import Field, model_validator
+
+from cachescope.api.documents import Strict
+
+MEBIBYTE = 1024 * 1024
+
+
+class JwksSource(Strict):
+    """Where the public keys of a provider come from; exactly one of the three."""
+
+    url: str | None = Field(None, pattern=r"^https?://", description="Fetched and refreshed; `http` needs `allowInsecure`.")
+    file: str | None = Field(None, description="A file in the gateway's container.")
+    secret_name: str | None = Field(None, description="A Secret with the key `jwks.json`, mounted into the gateway.")
+    allow_insecure: bool = Field(False, description="Allow `http`; for tests inside one machine only.")
+
+    @model_validator(mode="after")
+    def _one(self) -> JwksSource:
+        if sum(value is not None for value in (self.url, self.file, self.secret_name)) != 1:
+            raise ValueError("name exactly one of url, file and secretName")
+        if self.url and self.url.startswith("http:") and not self.allow_insecure:
+            raise ValueError("use https, or set allowInsecure for a test")
+        return self
+
+
+class IdentityProvider(Strict):
+    """An issuer of JWTs."""
+
+    name: str = Field(min_length=1)
+    issuer: str = Field(min_length=1, description="Compared exactly with the `iss` claim.")
+    algorithms: tuple[str, ...] = Field(("RS256", "ES256"), min_length=1, description="Allowed; only asymmetric ones.")
+    leeway_seconds: int = Field(30, ge=0, le=300)
+    jwks: JwksSource
+
+
+class Settings(Strict):
+    """Settings of the gateway."""
+
+    identity_providers: tuple[IdentityProvider, ...] = ()
+    max_request_bytes: int = Field(16 * MEBIBYTE, ge=1024, le=256 * MEBIBYTE)
+    message_timeout_seconds: int = Field(5, ge=1, le=60)
+    stream_idle_seconds: int = Field(600, ge=1)
+
+    @model_validator(mode="after")
+    def _unique(self) -> Settings:
+        for field in ("name", "issuer"):
+            values = [getattr(provider, field) for provider in self.identity_providers]
+            if len(values) != len(set(values)):
+                raise ValueError(f"two identity providers have the same {field}; rename or merge them")
+        return self

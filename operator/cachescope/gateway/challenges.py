@@ -1,0 +1,97 @@
+"""Challenges: which endpoints may be routed to, because their guard proved itself a moment ago.
+
+Rules:
+
+- an endpoint is routable only after a request without a permit got this guard's own 401 with a statement for our nonce;
+- the statement must be of this pool and this pod, in our lineage, and its tick must have moved within half of the maximal age of a
+  permit, counted on our clock from the send of the challenge;
+- a proof is dropped with its endpoint: what left and came back proves itself again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from cachescope.core.endpoints import Endpoint
+from cachescope.core.errors import WireFormatError
+from cachescope.core.keys import KeyRing
+from cachescope.core.statements import Statement, read_statement
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What is known of one guard.
+
+    Attributes:
+        statement: Its latest statement.
+        moved_at: Our clock, in milliseconds, at the send of the challenge that last showed a higher tick.
+    """
+
+    statement: Statement
+    moved_at: int
+
+
+@dataclass(frozen=True)
+class PoolTrust:
+    """What an answer is held against.
+
+    Attributes:
+        pool_uid: The pool.
+        keys: Its permit keys.
+        lineage: Our lineage.
+        max_age_ms: Maximal age of a permit.
+    """
+
+    pool_uid: str
+    keys: KeyRing
+    lineage: str
+    max_age_ms: int
+
+
+@dataclass(frozen=True)
+class ChallengeAnswer:
+    """How an endpoint answered: HTTP status and the statement header, if there was one."""
+
+    status: int
+    statement: str | None
+
+
+def proven(
+    endpoint: Endpoint, trust: PoolTrust, answer: ChallengeAnswer, *, nonce: str, sent_at: int, before: Proof | None
+) -> Proof:
+    """Judge the answer to a challenge.
+
+    Raises:
+        WireFormatError: It proves nothing; the endpoint must not be routed to.
+    """
+    if answer.status != 401 or answer.statement is None:
+        raise WireFormatError(f"the engine answered {answer.status} without a guard's statement; check that its guard is loaded")
+    statement = read_statement(trust.keys, answer.statement, nonce=nonce)
+    if (statement.pool_uid, statement.pod_uid) != (trust.pool_uid, endpoint.pod_uid):
+        raise WireFormatError("the statement is of another pool or pod; check the guard's environment")
+    if statement.lineage != trust.lineage:
+        raise WireFormatError("the guard holds another lineage; wait until both sides have read the same ledger")
+    return Proof(statement, sent_at if _moved(statement, before) else before.moved_at if before else sent_at)
+
+
+def routable(proof: Proof | None, *, max_age_ms: int, now: int) -> bool:
+    """Whether a proof is young enough."""
+    return proof is not None and now - proof.moved_at <= max_age_ms // 2
+
+
+def due(proof: Proof | None, last_sent: int | None, *, max_age_ms: int, now: int) -> bool:
+    """Whether to challenge now: at once when unknown, then twice a second until proven, then every quarter of the maximal age."""
+    if last_sent is None:
+        return True
+    pause = max_age_ms // 4 if routable(proof, max_age_ms=max_age_ms, now=now) else 500
+    return now - last_sent >= pause
+
+
+def kept(proofs: Mapping[str, Proof], endpoints: Mapping[str, Endpoint]) -> dict[str, Proof]:
+    """The proofs of endpoints that are still ready, by pod UID."""
+    return {uid: proof for uid, proof in proofs.items() if uid in endpoints}
+
+
+def _moved(statement: Statement, before: Proof | None) -> bool:
+    return before is None or statement.boot_id != before.statement.boot_id or statement.tick > before.statement.tick
