@@ -44,17 +44,17 @@ def choose(key: bytes, candidates: Sequence[Endpoint], in_flight: Mapping[str, i
     Args:
         key: What must meet: bytes made from the request's namespace.
         candidates: Routable endpoints.
-        in_flight: Requests in flight by pod UID.
+        in_flight: Requests in flight by address.
 
     Returns:
         The first endpoint in the key's order that is below its bound, or `None` without candidates.
     """
     if not candidates:
         return None
-    total = sum(in_flight.get(endpoint.pod_uid, 0) for endpoint in candidates) + 1
+    total = sum(in_flight.get(endpoint.address, 0) for endpoint in candidates) + 1
     bound = -(-total * LOAD_FACTOR_PERCENT // (100 * len(candidates)))
     order = ranked(key, candidates)
-    return next((endpoint for endpoint in order if in_flight.get(endpoint.pod_uid, 0) < bound), order[0])
+    return next((endpoint for endpoint in order if in_flight.get(endpoint.address, 0) < bound), order[0])
 
 
 def _score(key: bytes, endpoint: Endpoint) -> bytes:

@@ -17,6 +17,7 @@ from cachescope.core.types import Digest, Reuse, ScopeClass, TargetName
 
 PERMIT_HEADER = "x-cachescope-permit"
 _PURPOSE = "permit"
+_INTEGERS = frozenset({"tick", "sequence"})
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,7 @@ class Permit:
         boot_id: The guard process that was chosen.
         tick: The last tick that the gateway saw from that process, in milliseconds.
         method: HTTP method.
-        path: Path exactly as sent upstream, without a query.
+        path: Path exactly as sent upstream, and `?` with the query if there is one.
         body_digest: SHA-256 of the exact body bytes sent upstream.
         record_digest: Digest of the identity record.
         runtime_digest: Runtime that the salt was made for.
@@ -84,7 +85,10 @@ def read_permit(keys: KeyRing, text: str) -> Permit:
 
 
 def _parse(payload: dict[str, Any]) -> Permit:
-    entries = tuple((TargetName(str(name)), epoch(int(value))) for name, value in payload["epochs"])
+    for name, value in payload.items():
+        if name != "epochs" and type(value) is not (int if name in _INTEGERS else str):
+            raise TypeError(f"{name} is of another type")
+    entries = tuple((TargetName(str(name)), epoch(_integer(value))) for name, value in payload["epochs"])
     fields = {
         **payload,
         "scope": ScopeClass(payload["scope"]),
@@ -92,3 +96,9 @@ def _parse(payload: dict[str, Any]) -> Permit:
         "epochs": EpochVector(entries),
     }
     return Permit(**fields)
+
+
+def _integer(value: object) -> int:
+    if type(value) is not int:
+        raise TypeError(f"the epoch {value!r} is not an integer")
+    return value

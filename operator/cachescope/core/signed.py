@@ -51,7 +51,10 @@ def read_signed(keys: KeyRing, purpose: str, text: str) -> dict[str, Any]:
         raise WireFormatError(f"the {purpose} is signed with an unknown key; check that both sides mount the same key Secret")
     if not matches(mac, key.mac("cachescope/signed", purpose, version, key_id, body)):
         raise WireFormatError(f"the MAC of the {purpose} does not match; only a gateway or guard of this pool can make one")
-    payload = json.loads(body)
+    try:
+        payload = json.loads(body)
+    except ValueError:
+        payload = None
     if not isinstance(payload, dict):
         raise WireFormatError(f"the {purpose} is not a JSON object; update the older side")
     return payload
@@ -76,4 +79,7 @@ def _encode(content: bytes) -> str:
 def _decode(text: str) -> bytes:
     if not _BASE64.match(text):
         raise ValueError("not URL-safe base64")
-    return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+    content = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+    if _encode(content) != text:
+        raise ValueError("not the one form of these bytes")
+    return content

@@ -69,15 +69,20 @@ class Fleet:
         endpoint = choose(key, fresh, self._in_flight)
         return (endpoint, self._proofs[endpoint.pod_uid]) if endpoint else None
 
-    def started(self, pod_uid: str) -> None:
-        """A request goes to that pod."""
-        self._in_flight[pod_uid] += 1
+    def started(self, address: str) -> None:
+        """A request goes to that address."""
+        self._in_flight[address] += 1
 
-    def ended(self, pod_uid: str) -> None:
-        """A request of that pod has ended."""
-        self._in_flight[pod_uid] -= 1
-        if self._in_flight[pod_uid] <= 0:
-            del self._in_flight[pod_uid]
+    def ended(self, address: str) -> None:
+        """A request to that address has ended."""
+        self._in_flight[address] -= 1
+        if self._in_flight[address] <= 0:
+            del self._in_flight[address]
+
+    @property
+    def under_way(self) -> Sequence[asyncio.Task[None]]:
+        """Challenges that have not been answered yet."""
+        return list(self._under_way.values())
 
     def states(self, pool: str, trust: PoolTrust) -> dict[str, str]:
         """For each ready pod: `routable`, or why it is not."""

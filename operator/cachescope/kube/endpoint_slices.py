@@ -75,8 +75,8 @@ class EndpointSlices:
             self._apply(event["type"], event["object"])
 
     async def _request(self, api: client.DiscoveryV1Api, **options: Any) -> aiohttp.ClientResponse:  # noqa: ANN401
-        response: Any = await api.list_namespaced_endpoint_slice(
-            self._namespace, label_selector=SELECTOR, _request_timeout=REQUEST_SECONDS, _preload_content=False, **options
+        response: Any = await api.list_namespaced_endpoint_slice_without_preload_content(
+            self._namespace, label_selector=SELECTOR, _request_timeout=REQUEST_SECONDS, **options
         )
         if response.status != 200:
             raise ClusterError(f"the API server answered {response.status} for EndpointSlices; check the gateway's Role")

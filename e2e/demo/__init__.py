@@ -1,0 +1,1 @@
+"""The demo: real tenants on a real pool, and a table of what each could observe."""

@@ -1,0 +1,80 @@
+"""An attacker with more than any client has: a way to the engine's port, and for replays a permit that was really granted."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from dataclasses import dataclass
+
+import httpx2 as httpx
+
+from cachescope.core.digests import sha256
+from cachescope.core.epochs import EpochVector, target_name
+from cachescope.core.keys import Key, KeyRing, derive
+from cachescope.core.permits import PERMIT_HEADER, Permit, permit_keys, write_permit
+from cachescope.core.statements import CHALLENGE_HEADER, STATEMENT_HEADER, Statement, read_statement
+from cachescope.core.types import Digest, Reuse, ScopeClass, TargetKind
+from e2e.stack.install import Stack
+
+PATH = "/v1/chat/completions"
+BODY = json.dumps({"model": "tiny", "max_tokens": 1, "messages": [{"role": "user", "content": "hello"}]}).encode()
+
+
+@dataclass(frozen=True)
+class Insider:
+    """Holds the pool's permit key, as only the gateway does; used to make the positive control of an attack.
+
+    Attributes:
+        stack: The installation.
+        address: `address:port` of an engine.
+    """
+
+    stack: Stack
+    address: str
+
+    def post(self, body: bytes, permit: str | None = None, path: str = PATH) -> httpx.Response:
+        """Send a request straight to the engine."""
+        headers = {"content-type": "application/json"} | ({PERMIT_HEADER: permit} if permit else {})
+        return httpx.post(f"http://{self.address}{path}", content=body, headers=headers, timeout=60)
+
+    def statement(self) -> Statement:
+        """The guard's statement now."""
+        nonce = secrets.token_urlsafe(24)
+        answer = httpx.post(f"http://{self.address}{PATH}", content=b"{}", headers={CHALLENGE_HEADER: nonce}, timeout=60)
+        return read_statement(self.keys(), answer.headers[STATEMENT_HEADER], nonce=nonce)
+
+    def permit(self, body: bytes, **changes: object) -> str:
+        """A valid permit for a body, with fields changed at will before it is signed."""
+        statement = self.statement()
+        fields = {
+            "id": secrets.token_hex(16),
+            "pool_uid": statement.pool_uid,
+            "pod_uid": statement.pod_uid,
+            "boot_id": statement.boot_id,
+            "tick": statement.tick,
+            "method": "POST",
+            "path": PATH,
+            "body_digest": sha256(body),
+            "record_digest": Digest("sha256:" + "0" * 64),
+            "runtime_digest": statement.engine.runtime,
+            "scope": ScopeClass.TENANT,
+            "epochs": self.epochs(),
+            "lineage": statement.lineage,
+            "sequence": statement.sequence,
+            "reuse": Reuse.SALTED,
+        }
+        return write_permit(self.keys().current, Permit(**{**fields, **changes}))  # type: ignore[arg-type]
+
+    def keys(self) -> KeyRing:
+        """The pool's permit keys."""
+        return permit_keys(self._root(), self.stack.pool.uid)
+
+    def epochs(self) -> EpochVector:
+        """A vector with the pool's epoch alone, as it stands."""
+        naming = derive(Key("targets", bytes.fromhex(self.stack.credentials.root_keys["targets"])), "target")
+        target = target_name(naming, TargetKind.POOL, self.stack.pool.uid)
+        return EpochVector.of({target: self.stack.head.floors.floor(target)})
+
+    def _root(self) -> KeyRing:
+        keys = self.stack.credentials.root_keys
+        return KeyRing.of(*(Key(name, bytes.fromhex(value)) for name, value in keys.items() if name != "targets"))

@@ -1,0 +1,110 @@
+"""Renders the demo's installation from its examples and applies it."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import subprocess
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from cachescope.api.documents import parse, read_documents, select
+from cachescope.api.resources import ServingPool, Tenant
+from cachescope.api.settings import Settings
+from cachescope.core.epochs import Floors, epoch
+from cachescope.core.heads import Head
+from cachescope.manifests.installation import Declared, installation
+from cachescope.manifests.parts import Site
+from e2e.stack import kubectl
+from e2e.stack.credentials import Credentials, load
+from e2e.stack.paths import EXAMPLES, ROOT, STATE
+
+GATEWAY = "cachescope-gateway"
+POOL = "tiny"
+
+
+@dataclass(frozen=True)
+class Stack:
+    """An installation on the cluster.
+
+    Attributes:
+        site: Namespace and images.
+        declared: What was declared.
+        credentials: Its secrets.
+        head: The epochs that stand.
+    """
+
+    site: Site
+    declared: Declared
+    credentials: Credentials
+    head: Head
+
+    @property
+    def pool(self) -> ServingPool:
+        """The demo's pool."""
+        return self.declared.pools[0]
+
+    def manifests(self) -> list[dict[str, Any]]:
+        """Every object of the installation."""
+        rendered = installation(self.site, self.declared, self.credentials.root_keys, self.head)
+        return [_namespace(self.site), *self._secrets(), *rendered]
+
+    def _secrets(self) -> list[dict[str, Any]]:
+        return [
+            {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": self.site.namespace}, "stringData": data}
+            for name, data in self.credentials.secrets().items()
+        ]
+
+
+def prepare() -> Stack:
+    """Read the examples, the images that were built, and the state of earlier runs."""
+    images = json.loads(
+        subprocess.run([sys.executable, "-m", "images", "list", "--json"], cwd=ROOT, capture_output=True, check=True).stdout
+    )
+    declared = declare(
+        (EXAMPLES / "settings.yaml").read_text(), _with_image((EXAMPLES / "resources.yaml").read_text(), images["vllm-cpu"])
+    )
+    site = Site(kubectl.NAMESPACE, images["gateway"], images["guard"])
+    return Stack(site, declared, load(STATE / "credentials.json"), Head(_lineage(), 1, Floors(base=epoch(1))))
+
+
+def declare(settings_text: str, resources_text: str) -> Declared:
+    """Parse settings and resources."""
+    documents = read_documents(resources_text, "resources.yaml")
+    settings = Settings.model_validate(yaml.safe_load(settings_text) or {})
+    pools = list(select(ServingPool, documents, "resources.yaml"))
+    tenants = [parse(Tenant, item, "resources.yaml") for item in documents if item["kind"] == "Tenant"]
+    return Declared(settings_text, resources_text, settings, pools, tenants)
+
+
+def install(stack: Stack) -> None:
+    """Apply the installation and wait until it has rolled out."""
+    manifests = stack.manifests()
+    kubectl.apply(manifests[:1])
+    kubectl.apply(manifests[1:])
+    kubectl.rolled_out(GATEWAY)
+    kubectl.rolled_out(POOL, seconds=600)
+
+
+def _namespace(site: Site) -> dict[str, Any]:
+    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": site.namespace, "labels": labels}}
+
+
+def _with_image(text: str, image: str) -> str:
+    documents = read_documents(text, "resources.yaml")
+    for document in documents:
+        if document["kind"] == "ServingPool":
+            document["spec"]["engine"]["image"] = image
+    return yaml.safe_dump_all(documents, sort_keys=False)
+
+
+def _lineage() -> str:
+    path = STATE / "lineage"
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(secrets.token_hex(16))
+    return path.read_text()

@@ -1,0 +1,64 @@
+"""The audit line and the metrics of decisions. Neither ever holds a prompt, a salt, a credential or a tenant's name."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Sequence
+
+from prometheus_client import CollectorRegistry, Counter
+
+from cachescope.core.permits import Permit
+from cachescope.gateway.binding import Asker
+from cachescope.gateway.exchange import Answer
+
+log = logging.getLogger("cachescope.audit")
+
+
+class Audit:
+    """Tells what was decided.
+
+    Args:
+        registry: Where the metrics are registered.
+    """
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._forwarded = Counter(
+            "cachescope_requests_forwarded", "Requests sent to an engine with a permit.", ["pool", "scope_class"], registry=registry
+        )
+        self._answered = Counter(
+            "cachescope_requests_answered", "Requests that the gateway answered itself.", ["status", "reason"], registry=registry
+        )
+        self._stripped = Counter(
+            "cachescope_fields_stripped", "Client fields removed because they could choose a cache.", ["field"], registry=registry
+        )
+
+    def forwarded(self, request_id: str, path: str, asker: Asker, permit: Permit, *, stripped: Sequence[str]) -> None:
+        """A request goes upstream."""
+        self._forwarded.labels(asker.pool.name, permit.scope.value).inc()
+        for name in stripped:
+            self._stripped.labels(name).inc()
+        log.info(
+            "forwarded",
+            extra={
+                "request_id": request_id,
+                "path": path,
+                "pool": asker.pool.name,
+                "pod_uid": permit.pod_uid,
+                "scope_class": permit.scope.value,
+                "scope_uid": asker.scope.uid,
+                "namespace_digest": short(asker.namespace),
+                "record_digest": permit.record_digest,
+                "assigned_by": "cachescope-gateway",
+            },
+        )
+
+    def answered(self, verdict: Answer) -> None:
+        """The gateway answered itself."""
+        self._answered.labels(str(verdict.status), verdict.reason).inc()
+        log.info("answered", extra={"status": verdict.status, "reason": verdict.reason})
+
+
+def short(namespace: str) -> str:
+    """A short digest of a namespace: enough to compare two lines, too little to name a cache."""
+    return hashlib.sha256(namespace.encode()).hexdigest()[:12]

@@ -1,0 +1,163 @@
+"""Configuration from mounted folders: read whole, compiled whole, taken over whole or not at all.
+
+Folders below the root: `config/` (`settings.yaml`, `resources.yaml`, `head.json`), `root-keys/` (one file a key, and `targets`),
+`secrets/<name>/` (hash-only API key Secrets: one file a key id with `hash` and `principal`; key sets: `jwks.json`).
+
+Rules:
+
+- a configuration with a fault is not taken over: the last good one stays, and the fault is said; without one
+  nothing is ready;
+- floors never fall within the process, whatever the file says; another lineage needs a restart.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import yaml
+from pydantic import ValidationError
+
+from cachescope.api.documents import read_documents, select
+from cachescope.api.resources import CacheScope, ServingPool, Tenant
+from cachescope.api.settings import IdentityProvider, Settings
+from cachescope.core.errors import CacheScopeError, SpecError
+from cachescope.core.heads import Head, parse_head
+from cachescope.gateway.identity.api_keys import ApiKeyEntry, ApiKeys
+from cachescope.gateway.identity.authenticator import Authenticator
+from cachescope.gateway.identity.jwks import KeySet
+from cachescope.gateway.identity.jwt_tokens import JwtIdentity, JwtTokens, Now, Provider
+from cachescope.gateway.keys import read_keys
+from cachescope.gateway.policy import compile_policy
+from cachescope.gateway.snapshot import Snapshot, trusts_of
+
+log = logging.getLogger(__name__)
+
+
+class KeySets(Protocol):
+    """Gives the key set of a provider; the same one while the provider's setting is the same."""
+
+    def of(self, provider: IdentityProvider, secrets: Path) -> KeySet:
+        """The key set of a provider."""
+
+
+class Configuration:
+    """The configuration in force, and what is wrong with the newest one.
+
+    Args:
+        root: The folder.
+        key_sets: Key sets of providers.
+        now: The time of day in seconds.
+    """
+
+    def __init__(self, root: Path, key_sets: KeySets, now: Now) -> None:
+        self._root = root
+        self._key_sets = key_sets
+        self._now = now
+        self._seen = b""
+        self._snapshot: Snapshot | None = None
+        self.fault: str | None = "the configuration has not been read yet"
+
+    def current(self) -> Snapshot | None:
+        """The snapshot in force, or `None` before the first good one."""
+        return self._snapshot
+
+    def refresh(self) -> None:
+        """Read again what changed."""
+        seen = fingerprint(self._root)
+        if seen == self._seen:
+            return
+        try:
+            self._snapshot = self._read()
+            self.fault = None
+            log.info("configuration loaded", extra={"sequence": self._snapshot.head.sequence})
+        except (CacheScopeError, ValidationError, OSError, ValueError) as error:
+            self.fault = str(error)
+            log.error("configuration not taken over", extra={"fault": self.fault})
+        self._seen = seen
+
+    def _read(self) -> Snapshot:
+        config, secrets = self._root / "config", self._root / "secrets"
+        settings = Settings.model_validate(yaml.safe_load((config / "settings.yaml").read_text()) or {})
+        documents = read_documents((config / "resources.yaml").read_text(), "resources.yaml")
+        tenants = list(select(Tenant, documents, "resources.yaml"))
+        pools = list(select(ServingPool, documents, "resources.yaml"))
+        policy = compile_policy(pools, tenants, list(select(CacheScope, documents, "resources.yaml")))
+        keys = read_keys(self._root / "root-keys")
+        head = self._head(json.loads((config / "head.json").read_text()))
+        permits = keys.permits(pool.uid for pool in pools)
+        providers = [self._provider(item, secrets) for item in settings.identity_providers]
+        tokens = JwtTokens(providers, list(jwt_identities(tenants, settings)), self._now)
+        authenticator = Authenticator(ApiKeys(api_keys(tenants, secrets)), tokens, policy.suspended)
+        return Snapshot(settings, policy, keys, head, permits, trusts_of(policy, permits, head.lineage), authenticator)
+
+    def _head(self, document: Any) -> Head:  # noqa: ANN401 - parsed JSON
+        newer = parse_head(document)
+        if self._snapshot is None:
+            return newer
+        head, rollbacks = self._snapshot.head.followed_by(newer)
+        for rollback in rollbacks:
+            log.warning("floor held", extra={"rollback": str(rollback)})
+        return head
+
+    def _provider(self, item: IdentityProvider, secrets: Path) -> Provider:
+        return Provider(item.name, item.issuer, item.algorithms, self._key_sets.of(item, secrets), item.leeway_seconds)
+
+
+def jwt_identities(tenants: Sequence[Tenant], settings: Settings) -> Iterable[JwtIdentity]:
+    """The token identities of all tenants.
+
+    Raises:
+        SpecError: A tenant names a provider that the installation does not have.
+    """
+    known = {provider.name for provider in settings.identity_providers}
+    for tenant in tenants:
+        for item in tenant.spec.identities.jwt:
+            if item.provider not in known:
+                raise SpecError(f"Tenant {tenant.name!r} names the identity provider {item.provider!r}; use one of {sorted(known)}")
+            yield JwtIdentity(tenant.uid, item.provider, item.audience, item.claims, item.principal_claim)
+
+
+def api_keys(tenants: Sequence[Tenant], secrets: Path) -> dict[str, ApiKeyEntry]:
+    """The API keys of all tenants, by key id.
+
+    Raises:
+        SpecError: A Secret is missing or holds something else, or two tenants claim one key id.
+    """
+    entries: dict[str, ApiKeyEntry] = {}
+    for tenant in tenants:
+        for source in tenant.spec.identities.api_keys:
+            for key_id, content in _secret(secrets / source.secret_name).items():
+                if key_id in entries:
+                    raise SpecError(f"the API key id {key_id!r} is claimed twice; remove it from one of the Secrets")
+                entries[key_id] = _entry(tenant, source.secret_name, content)
+    return entries
+
+
+def fingerprint(root: Path) -> bytes:
+    """A digest of the names and contents of all files below a folder."""
+    digest = hashlib.sha256()
+    for path in sorted(root.rglob("*")):
+        if path.is_file() and not any(part.startswith("..") for part in path.relative_to(root).parts):
+            digest.update(str(path.relative_to(root)).encode() + b"\0" + hashlib.sha256(path.read_bytes()).digest())
+    return digest.digest()
+
+
+def _secret(folder: Path) -> Mapping[str, str]:
+    if not folder.is_dir():
+        raise SpecError(f"the Secret {folder.name!r} is not mounted; create it, or remove it from its Tenant")
+    return {path.name: path.read_text() for path in sorted(folder.iterdir()) if not path.name.startswith(".")}
+
+
+def _entry(tenant: Tenant, secret: str, content: str) -> ApiKeyEntry:
+    try:
+        fields = json.loads(content)
+        return ApiKeyEntry(str(fields["hash"]), tenant.uid, str(fields["principal"]))
+    except (ValueError, KeyError, TypeError) as error:
+        raise SpecError(
+            f"the Secret {secret!r} holds no API key entry ({error!r}); make one with `cachescope keys create`"
+        ) from error

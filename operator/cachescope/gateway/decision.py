@@ -1,0 +1,168 @@
+"""The decision: one request in, one answer or one forwarded request out. Fails closed: a fault inside is a 503.
+
+Order: configuration, route, credential, body, pool, scope, endpoint, record, salt, permit. Nothing that a client sends chooses any
+of them but its credential and the model's name.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TypeVar, cast
+
+import orjson
+
+from cachescope.api.resources import ServingPool
+from cachescope.core.permits import PERMIT_HEADER, write_permit
+from cachescope.engines.routes import Route
+from cachescope.engines.vllm import ROUTES
+from cachescope.gateway import binding
+from cachescope.gateway.audit import Audit
+from cachescope.gateway.bodies import BadBody, Sanitized, content_digest, parse_body, sanitize, toolset_digest, with_salt
+from cachescope.gateway.errors import ErrorName, answer
+from cachescope.gateway.exchange import Answer, Forward, RequestHead
+from cachescope.gateway.fleet import Fleet
+from cachescope.gateway.identity.credentials import Forbidden, Identity, KeysUnavailable, Unauthenticated
+from cachescope.gateway.snapshot import Snapshot
+
+log = logging.getLogger(__name__)
+
+# What a client may pass through: nothing that names a cache, a rank, a session or a priority.
+KEPT_HEADERS = frozenset({"accept", "content-type", "user-agent", "x-request-id"})
+MODELS = ("GET", "/v1/models")
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """A request whose headers were accepted."""
+
+    identity: Identity
+    route: Route
+    snapshot: Snapshot
+    request_id: str
+
+
+Verdict = TypeVar("Verdict", "Admitted | Answer", "Forward | Answer")
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Implements `Gate` over the current snapshot and the fleet.
+
+    Attributes:
+        current: Gives the snapshot in force, or `None` while nothing is loaded.
+        fleet: The endpoints.
+        audit: Where decisions are told.
+        entropy: Gives random bytes.
+    """
+
+    current: Callable[[], Snapshot | None]
+    fleet: Fleet
+    audit: Audit
+    entropy: Callable[[int], bytes] = secrets.token_bytes
+
+    @property
+    def max_request_bytes(self) -> int:
+        """Largest body that is accepted; nothing before the configuration is loaded."""
+        snapshot = self.current()
+        return snapshot.settings.max_request_bytes if snapshot else 0
+
+    async def admit(self, head: RequestHead) -> Admitted | Answer:
+        """Decide from the headers alone."""
+        try:
+            verdict = await self._admit(head)
+        except Exception:
+            log.exception("admission failed")
+            verdict = answer("gateway_not_ready")
+        return self._told(verdict)
+
+    async def decide(self, admitted: object, body: bytes) -> Forward | Answer:
+        """Decide with the whole body."""
+        try:
+            verdict = self._decide(cast("Admitted", admitted), body)
+        except BadBody as error:
+            name: ErrorName = "unsupported_parameter" if error.code == "unsupported_parameter" else "invalid_request"
+            verdict = answer(name, str(error), param=error.param)
+        except Exception:
+            log.exception("decision failed")
+            verdict = answer("gateway_not_ready")
+        return self._told(verdict)
+
+    def _told(self, verdict: Verdict) -> Verdict:
+        if isinstance(verdict, Answer):
+            self.audit.answered(verdict)
+        return verdict
+
+    def finished(self, forward: Forward) -> None:
+        """The forwarded request has ended."""
+        self.fleet.ended(forward.endpoint)
+
+    async def _admit(self, head: RequestHead) -> Admitted | Answer:
+        snapshot = self.current()
+        if snapshot is None:
+            return answer("gateway_not_ready")
+        identity = await authenticated(snapshot, head)
+        if isinstance(identity, Answer):
+            return identity
+        if (head.method, head.path) == MODELS:
+            return models_answer(snapshot.policy.pools)
+        route = ROUTES.get((head.method, head.path))
+        if route is None:
+            return answer("not_found")
+        return unacceptable_form(head) or Admitted(identity, route, snapshot, head.one("x-request-id") or "")
+
+    def _decide(self, admitted: Admitted, body: bytes) -> Forward | Answer:
+        cleaned = sanitize(admitted.route, parse_body(body))
+        snapshot = admitted.snapshot
+        pool = snapshot.policy.pools.get(cleaned.model)
+        if pool is None:
+            return answer("model_not_found", param="model")
+        scope = snapshot.policy.scope(admitted.identity.tenant_uid, pool)
+        asker = binding.ask(snapshot.keys, snapshot.head, admitted.identity, pool, scope)
+        chosen = self.fleet.choose(pool.name, snapshot.trusts[pool.name], asker.namespace.encode())
+        if chosen is None:
+            return answer("no_endpoint")
+        endpoint, proof = chosen
+        return self._forward(admitted, cleaned, asker, binding.Engine(endpoint, proof.statement))
+
+    def _forward(self, admitted: Admitted, cleaned: Sanitized, asker: binding.Asker, engine: binding.Engine) -> Forward:
+        snapshot, route = admitted.snapshot, admitted.route
+        content = binding.Content(content_digest(cleaned.content), toolset_digest(cleaned.tools))
+        bound = binding.record(asker, content, engine.statement, snapshot.head.lineage)
+        salt, reuse = binding.salt_of(snapshot.keys, bound, self.entropy)
+        upstream = binding.Upstream(route.method, route.path, with_salt(cleaned, salt), engine)
+        permit = binding.permit(asker, bound, upstream, snapshot.head, reuse=reuse, permit_id=self.entropy(16).hex())
+        signed = write_permit(snapshot.permits[asker.pool.uid].current, permit)
+        self.fleet.started(engine.endpoint.address)
+        self.audit.forwarded(admitted.request_id, route.path, asker, permit, stripped=cleaned.stripped)
+        return Forward(engine.endpoint.address, route.path, {PERMIT_HEADER: signed}, KEPT_HEADERS, upstream.body)
+
+
+async def authenticated(snapshot: Snapshot, head: RequestHead) -> Identity | Answer:
+    """Who asks, or the refusal."""
+    try:
+        return await snapshot.authenticator.authenticate(head)
+    except Unauthenticated as error:
+        return answer("authentication_required", str(error))
+    except Forbidden as error:
+        return answer("permission_denied", str(error))
+    except KeysUnavailable as error:
+        return answer("gateway_not_ready", str(error))
+
+
+def unacceptable_form(head: RequestHead) -> Answer | None:
+    """Refuse a body that could be read in two ways: encoded, or not declared as JSON in UTF-8."""
+    if head.values("content-encoding") not in ([], ["identity"]):
+        return answer("unsupported_media_type")
+    kind, _, parameters = (head.one("content-type") or "").partition(";")
+    charset = parameters.strip().lower().replace('"', "")
+    known = kind.strip().lower() == "application/json" and charset in {"", "charset=utf-8"}
+    return None if known else answer("unsupported_media_type")
+
+
+def models_answer(pools: Mapping[str, ServingPool]) -> Answer:
+    """The list of models, as OpenAI gives it."""
+    models = [{"id": name, "object": "model", "created": 0, "owned_by": "cachescope"} for name in sorted(pools)]
+    return Answer(200, orjson.dumps({"object": "list", "data": models}), "models")

@@ -1,0 +1,1 @@
+"""Who asks: verified credentials, and nothing else that a client says."""

@@ -1,0 +1,127 @@
+"""API keys: `cs-<key id>.<secret>`, looked up by id, stored as a hash.
+
+Rules:
+
+- a secret is 256 random bits, so that a plain SHA-256 of it is as hard to invert as a slow hash of a password is meant to be: there
+  is no dictionary to try; a key that somebody invented is refused by its length alone;
+- the hash is bound to the key id, and its input is framed: the secret of one id is worth nothing under another;
+- the text is compared, never what it decodes to: another spelling of the same bytes is another key;
+- an unknown id costs the same comparison as a known one.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from cachescope.core.errors import SpecError
+from cachescope.core.frames import frame
+from cachescope.core.scopes import Credential
+from cachescope.gateway.identity.credentials import Identity, Unauthenticated
+
+PREFIX = "cs-"
+RANDOM_BYTES = 32
+
+_KEY = re.compile(r"cs-([a-z0-9]{8,32})\.([A-Za-z0-9_-]{22,128})", re.ASCII)
+_KEY_ID = re.compile(r"[a-z0-9]{8,32}", re.ASCII)
+_HASH = re.compile(r"sha256:[0-9a-f]{64}", re.ASCII)
+_NOBODY = "sha256:" + "0" * 64
+_REFUSED = "the API key is not valid; check it, or ask for a new one"
+
+
+@dataclass(frozen=True, slots=True)
+class ApiKeyEntry:
+    """What is stored of a key.
+
+    Attributes:
+        hash: `sha256:` and 64 hexadecimal digits (`hash_key`).
+        tenant_uid: UID of the tenant that the key belongs to.
+        principal: Stable name of whom it speaks for; it outlives the key, so that a rotated key keeps its caches.
+    """
+
+    hash: str
+    tenant_uid: str
+    principal: str
+
+
+@dataclass(frozen=True, slots=True)
+class NewKey:
+    """A key as it was made; the token is shown once and stored nowhere."""
+
+    token: str
+    key_id: str
+    hash: str
+
+
+def make_key(random: bytes) -> NewKey:
+    """Make a key.
+
+    Args:
+        random: 32 fresh random bytes. The key id is derived from them one way; it reveals nothing of the secret.
+    """
+    if len(random) != RANDOM_BYTES:
+        raise ValueError(f"a key is made of {RANDOM_BYTES} random bytes, not {len(random)}; pass secrets.token_bytes(32)")
+    key_id = hashlib.sha256(frame("cachescope/api-key-id/v1", random)).hexdigest()[:16]
+    secret = base64.urlsafe_b64encode(random).rstrip(b"=").decode()
+    return NewKey(f"{PREFIX}{key_id}.{secret}", key_id, hash_key(key_id, secret))
+
+
+def hash_key(key_id: str, secret: str) -> str:
+    """The hash that is stored of a key."""
+    return "sha256:" + hashlib.sha256(frame("cachescope/api-key/v1", key_id, secret)).hexdigest()
+
+
+def parse(token: str) -> tuple[str, str]:
+    """Split a key into its id and its secret.
+
+    Raises:
+        Unauthenticated: It has not the form of a key.
+    """
+    match = _KEY.fullmatch(token)
+    if match is None:
+        raise Unauthenticated(_REFUSED)
+    return match[1], match[2]
+
+
+class ApiKeys:
+    """All keys of the installation."""
+
+    def __init__(self, entries: Mapping[str, ApiKeyEntry]) -> None:
+        """Take the keys.
+
+        Args:
+            entries: Entries by key id.
+
+        Raises:
+            SpecError: An entry could never match, or would match nobody in particular.
+        """
+        for key_id, entry in entries.items():
+            _check(key_id, entry)
+        self._entries = dict(entries)
+
+    def authenticate(self, token: str) -> Identity:
+        """Whose key it is.
+
+        Raises:
+            Unauthenticated: It is nobody's; the message does not tell which part is wrong.
+        """
+        key_id, secret = parse(token)
+        entry = self._entries.get(key_id)
+        expected = _NOBODY if entry is None else entry.hash
+        equal = hmac.compare_digest(hash_key(key_id, secret), expected)
+        if entry is None or not equal:
+            raise Unauthenticated(_REFUSED)
+        return Identity(entry.tenant_uid, Credential("api-key", "", entry.principal))
+
+
+def _check(key_id: str, entry: ApiKeyEntry) -> None:
+    if not _KEY_ID.fullmatch(key_id):
+        raise SpecError(f"{key_id!r} is no key id; use 8 to 32 of a-z and 0-9")
+    if not _HASH.fullmatch(entry.hash):
+        raise SpecError(f"the hash of key {key_id!r} is not `sha256:` and 64 hexadecimal digits; store what hash_key returns")
+    if not entry.tenant_uid or not entry.principal:
+        raise SpecError(f"key {key_id!r} has no tenant UID or no principal; name both")

@@ -1,0 +1,78 @@
+"""From a request's headers to who asks: exactly one credential, verified.
+
+Rules:
+
+- a request carries one credential, in one header, once: of two, the proxy, the gateway and the log could each believe another;
+- a token that begins with `cs-` is an API key and nothing else; every other one is a signed token and nothing else;
+- a credential of a suspended tenant is refused after it verified, so that only its owner learns of it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+
+from cachescope.gateway.exchange import RequestHead
+from cachescope.gateway.identity.api_keys import PREFIX, ApiKeys
+from cachescope.gateway.identity.credentials import Forbidden, Identity, Unauthenticated
+from cachescope.gateway.identity.jwt_tokens import JwtTokens
+
+KEY_HEADERS = ("api-key", "x-api-key")
+"""Headers that may carry an API key, as some clients of OpenAI's API send it."""
+
+CREDENTIAL_HEADERS = ("authorization", *KEY_HEADERS)
+"""Every header that may carry a credential; none of them goes upstream."""
+
+_BEARER = re.compile(r"bearer +([^\s,]+)", re.IGNORECASE | re.ASCII)
+
+
+class Authenticator:
+    """Verifies credentials for one state of keys, providers and tenants; make a new one when any of them changes."""
+
+    def __init__(self, api_keys: ApiKeys, tokens: JwtTokens, suspended: Collection[str] = ()) -> None:
+        """Take the ways to verify.
+
+        Args:
+            api_keys: All API keys.
+            tokens: The verifier of signed tokens.
+            suspended: UIDs of the tenants that are refused.
+        """
+        self._api_keys = api_keys
+        self._tokens = tokens
+        self._suspended = frozenset(suspended)
+
+    async def authenticate(self, head: RequestHead) -> Identity:
+        """Who asks.
+
+        Raises:
+            Unauthenticated: There is no credential, more than one, or one that does not verify.
+            Forbidden: It verifies, and its tenant is suspended or not exactly one.
+            KeysUnavailable: The keys to verify it are not at hand.
+        """
+        name, value = _only_credential(head)
+        token = value if name in KEY_HEADERS else _bearer(value)
+        if token.startswith(PREFIX):
+            identity = self._api_keys.authenticate(token)
+        elif name in KEY_HEADERS:
+            raise Unauthenticated(f"the header {name} takes API keys only; send a token as `Authorization: Bearer <token>`")
+        else:
+            identity = await self._tokens.authenticate(token)
+        if identity.tenant_uid in self._suspended:
+            raise Forbidden("the tenant is suspended; ask the platform team")
+        return identity
+
+
+def _only_credential(head: RequestHead) -> tuple[str, str]:
+    found = [(name, value) for name, value in head.headers if name in CREDENTIAL_HEADERS]
+    if not found:
+        raise Unauthenticated("there is no credential; send `Authorization: Bearer <API key or token>`")
+    if len(found) > 1:
+        raise Unauthenticated("there is more than one credential; send one header with one of them")
+    return found[0]
+
+
+def _bearer(value: str) -> str:
+    match = _BEARER.fullmatch(value)
+    if match is None:
+        raise Unauthenticated("the authorization header is not `Bearer` with one token; send `Authorization: Bearer <token>`")
+    return match[1]

@@ -1,0 +1,57 @@
+"""The key sets of the installation's identity providers: made once for each setting, kept fresh in the background."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+
+import aiohttp
+
+from cachescope.api.settings import IdentityProvider, JwksSource
+from cachescope.core.errors import SpecError
+from cachescope.gateway.identity.jwks import KeySet
+from cachescope.gateway.identity.jwks_sources import FileKeySet, UrlKeySet, http_fetch
+
+JWKS_FILE = "jwks.json"
+
+
+class ProviderKeySets:
+    """Implements `KeySets` with files and URLs.
+
+    Args:
+        session: The session for URLs (`key_session`).
+    """
+
+    def __init__(self, session: aiohttp.ClientSession) -> None:
+        self._session = session
+        self._made: dict[tuple[str, JwksSource, str], KeySet] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def of(self, provider: IdentityProvider, secrets: Path) -> KeySet:
+        """The key set of a provider; the same one while its setting is the same."""
+        name = (provider.name, provider.jwks, str(secrets))
+        if name not in self._made:
+            self._made[name] = self._make(provider, secrets)
+        return self._made[name]
+
+    def problems(self) -> dict[str, str]:
+        """What is wrong, by provider."""
+        return {name[0]: keys.problem for name, keys in self._made.items() if keys.problem}
+
+    def _make(self, provider: IdentityProvider, secrets: Path) -> KeySet:
+        source = provider.jwks
+        if source.url:
+            return self._from_url(provider.name, source.url, allow_insecure=source.allow_insecure)
+        if source.file:
+            return FileKeySet(Path(source.file), time.monotonic)
+        if source.secret_name:
+            return FileKeySet(secrets / source.secret_name / JWKS_FILE, time.monotonic)
+        raise SpecError(f"identity provider {provider.name!r} has no source of keys; set url, file or secretName")
+
+    def _from_url(self, name: str, url: str, *, allow_insecure: bool) -> UrlKeySet:
+        keys = UrlKeySet(http_fetch(self._session, url, allow_insecure=allow_insecure), time.monotonic, source=name)
+        task = asyncio.create_task(keys.run())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return keys

@@ -1,0 +1,82 @@
+"""What a guard does beside requests: it reads heads and keys each second, digests the model once, and serves its metrics."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from cachescope.guard.metrics import Requests, exposition
+from cachescope.guard.metrics_port import MetricsPort, engine_metrics
+from cachescope.guard.process import GuardProcess
+from cachescope.guard.wire import App
+
+_LOG = logging.getLogger(__name__)
+POLL_SECONDS = 1.0
+
+
+class Background:
+    """The tasks of one guard process.
+
+    Args:
+        process: Its state.
+        requests: Its counts of requests.
+        sleep: Waits between two polls, in seconds.
+    """
+
+    def __init__(
+        self, process: GuardProcess, requests: Requests, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    ) -> None:
+        self._process = process
+        self._requests = requests
+        self._sleep = sleep
+        self._tasks: list[asyncio.Task[None]] = []
+        self._app: App | None = None
+        self._port = MetricsPort(process.settings.metrics_port, self._metrics)
+
+    def ensure_started(self, app: App) -> None:
+        """Start once; the app that saw the latest event is the one whose metrics are served."""
+        self._app = app
+        if not self._tasks:
+            self._tasks = [asyncio.ensure_future(work()) for work in (self._poll, self._digest, self._serve_metrics)]
+
+    async def stop(self) -> None:
+        """End all tasks; a later event starts them again."""
+        tasks, self._tasks = self._tasks, []
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._port.close()
+
+    async def poll_once(self) -> None:
+        """Read heads and keys, and apply what they say; nothing that fails here ends the loop."""
+        for step in (self._process.refresh, self._process.keys.reload_if_due):
+            try:
+                await step()
+            except Exception:  # noqa: PERF203 - two steps a second, and one must not keep the other from running
+                _LOG.exception("a poll of the guard failed; its right runs out if this goes on")
+
+    async def _poll(self) -> None:
+        while True:
+            await self.poll_once()
+            await self._sleep(POLL_SECONDS)
+
+    async def _digest(self) -> None:
+        if self._process.engine is not None:
+            return
+        try:
+            self._process.engine = await asyncio.to_thread(self._process.digests)
+        except Exception as error:  # whatever it is, this process can never name what it loaded
+            _LOG.exception("the engine's digests cannot be computed; the guard refuses everything")
+            self._process.problem = str(error) or type(error).__name__
+
+    async def _serve_metrics(self) -> None:
+        if self._process.settings.metrics_port:
+            try:
+                await self._port.open()
+            except OSError:
+                _LOG.exception("the metrics port cannot be opened; requests are served without metrics")
+
+    async def _metrics(self) -> bytes:
+        engine = await engine_metrics(self._app) if self._app else b""
+        return exposition(self._process, self._requests).encode() + engine

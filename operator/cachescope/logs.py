@@ -1,0 +1,30 @@
+"""Structured logs: one JSON object a line on standard output."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import time
+
+_STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
+
+
+class JsonFormatter(logging.Formatter):
+    """Formats a record as one JSON object; what `extra` holds becomes its fields."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One line."""
+        fields = {key: value for key, value in record.__dict__.items() if key not in _STANDARD}
+        moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created)) + f".{int(record.msecs):03}Z"
+        line = {"time": moment, "level": record.levelname, "logger": record.name, "event": record.getMessage(), **fields}
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps(line, default=str)
+
+
+def configure(level: str = "INFO") -> None:
+    """Send all logs of this process to standard output."""
+    handler = logging.StreamHandler(sys.stdout)
+    handler.setFormatter(JsonFormatter())
+    logging.basicConfig(level=level, handlers=[handler], force=True)

@@ -1,0 +1,224 @@
+"""A guard with a clock that a test moves, heads that a test raises, and an engine that records what reaches it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from cachescope.core.digests import sha256
+from cachescope.core.epochs import EpochVector, Floors
+from cachescope.core.heads import Head
+from cachescope.core.keys import Key, KeyRing
+from cachescope.core.permits import PERMIT_HEADER, Permit, write_permit
+from cachescope.core.record import EngineDigests
+from cachescope.core.types import Digest, Epoch, Reuse, ScopeClass, TargetName
+from cachescope.guard.asgi import Guard, Running
+from cachescope.guard.key_folder import KeyFolder
+from cachescope.guard.process import GuardProcess
+from cachescope.guard.settings import Settings
+from cachescope.guard.wire import App, Message, Receive, Scope, Send
+
+KEY = Key("2026-11-30", b"k" * 32)
+POOL = TargetName("a" * 64)
+TENANT = TargetName("b" * 64)
+ENGINE = EngineDigests(Digest("sha256:" + "1" * 64), Digest("sha256:" + "2" * 64), Digest("sha256:" + "3" * 64))
+BODY = b'{"model":"tiny","prompt":"hello"}'
+PATH = "/v1/completions"
+LEASE_MS = 60_000
+
+
+class Clock:
+    """Milliseconds that only a test moves."""
+
+    def __init__(self) -> None:
+        self.now = 5_000_000
+
+    def __call__(self) -> int:
+        return self.now
+
+
+class FakeHeads:
+    """A head source in memory."""
+
+    def __init__(self, head: Head | None) -> None:
+        self.head = head
+        self.generation = 1
+        self.refreshed = 0
+        self.next: Head | None = None
+
+    def current(self, now_ms: int) -> Head | None:  # noqa: ARG002 - the port's signature
+        return self.head
+
+    def right_left_ms(self, now_ms: int) -> int:  # noqa: ARG002 - the port's signature
+        return 1000 if self.head else 0
+
+    async def refresh(self) -> None:
+        self.refreshed += 1
+        if self.next is not None:
+            self.head = self.next
+
+
+class Engine:
+    """An ASGI app that records what reaches it, and streams what a test feeds it."""
+
+    def __init__(self) -> None:
+        self.scopes: list[Scope] = []
+        self.bodies: list[bytes] = []
+        self.chunks: asyncio.Queue[bytes | None] | None = None
+        self.disconnected = asyncio.Event()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        self.scopes.append(scope)
+        self.bodies.append((await receive()).get("body", b""))
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/plain")]})
+        if self.chunks is None:
+            await send({"type": "http.response.body", "body": b"answer", "more_body": False})
+            return
+        listener = asyncio.ensure_future(self._listen(receive))
+        try:
+            while (chunk := await self.chunks.get()) is not None:
+                await send({"type": "http.response.body", "body": chunk, "more_body": True})
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+        finally:
+            listener.cancel()
+
+    async def _listen(self, receive: Receive) -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        self.disconnected.set()
+
+
+@dataclass
+class Server:
+    """The server's side of one request.
+
+    Attributes:
+        messages: What the guard handed over.
+        gone: Set when the client goes away.
+    """
+
+    parts: list[bytes]
+    messages: list[Message] = field(default_factory=list)
+    gone: asyncio.Event = field(default_factory=asyncio.Event)
+    arrived: asyncio.Event = field(default_factory=asyncio.Event)
+    received: int = 0
+
+    async def receive(self) -> Message:
+        self.received += 1
+        if self.parts:
+            return {"type": "http.request", "body": self.parts.pop(0), "more_body": bool(self.parts)}
+        await self.gone.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(self, message: Message) -> None:
+        self.messages.append(message)
+        self.arrived.set()
+
+    async def until_messages(self, count: int) -> None:
+        while len(self.messages) < count:
+            self.arrived.clear()
+            await asyncio.wait_for(self.arrived.wait(), 5)
+
+    @property
+    def status(self) -> int:
+        return int(self.messages[0]["status"])
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {name.decode(): value.decode() for name, value in self.messages[0]["headers"]}
+
+    @property
+    def body(self) -> bytes:
+        return b"".join(message["body"] for message in self.messages[1:])
+
+    @property
+    def complete(self) -> bool:
+        return bool(self.messages) and not self.messages[-1].get("more_body", True)
+
+    @property
+    def code(self) -> str:
+        return str(json.loads(self.body)["error"]["code"])
+
+
+class World:
+    """One guard process, its engine, and a gateway that signs permits for it."""
+
+    def __init__(self, guard: type[Guard] = Guard, **changes: Any) -> None:
+        self.clock = Clock()
+        self.source = FakeHeads(head_at())
+        self.settings = replace(
+            Settings("pool-uid", POOL, "pod-uid", Path("/nowhere"), Path("/nowhere"), Path("/nowhere"), LEASE_MS, 0), **changes
+        )
+        keys = KeyFolder(Path("/nowhere"), self.clock)
+        keys.ring = KeyRing.of(KEY)
+        self.process = GuardProcess(self.settings, source=self.source, keys=keys, clock=self.clock, digests=lambda: ENGINE)
+        self.process.engine = ENGINE
+        self.running = Running(self.process)
+        self.running.background = None
+        self.engine = Engine()
+        self._guard = guard
+        self.app: App = guard(self.engine, self.running)
+        self.clock.now += 30_000
+        self._ids = 0
+
+    def serve(self, app: App) -> None:
+        """Put another engine behind the guard."""
+        self.app = self._guard(app, self.running)
+
+    def permit(self, **changes: Any) -> Permit:
+        self._ids += 1
+        permit = Permit(
+            id=f"{self._ids:032x}",
+            pool_uid="pool-uid",
+            pod_uid="pod-uid",
+            boot_id=self.process.boot_id,
+            tick=self.process.tick() - 1000,
+            method="POST",
+            path=PATH,
+            body_digest=sha256(BODY),
+            record_digest=Digest("sha256:" + "4" * 64),
+            runtime_digest=ENGINE.runtime,
+            scope=ScopeClass.TENANT,
+            epochs=vector(1, 1),
+            lineage="lineage",
+            sequence=1,
+            reuse=Reuse.SALTED,
+        )
+        return replace(permit, **changes)
+
+    async def ask(self, permit: Permit | str | None = None, body: bytes = BODY, **changes: Any) -> Server:
+        """Send one request through the guard and wait for its end."""
+        server = Server([body])
+        await self.app(self.scope(permit, **changes), server.receive, server.send)
+        return server
+
+    def scope(self, permit: Permit | str | None = None, **changes: Any) -> Scope:
+        text = write_permit(KEY, permit) if isinstance(permit, Permit) else permit
+        headers = [(PERMIT_HEADER.encode(), text.encode())] if text is not None else []
+        return scope(**{"headers": [*headers, *changes.pop("headers", [])], **changes})
+
+
+def scope(method: str = "POST", path: str = PATH, query: bytes = b"", headers: Sequence[tuple[bytes, bytes]] = ()) -> Scope:
+    return {
+        "type": "http",
+        "method": method,
+        "path": path,
+        "raw_path": path.encode(),
+        "query_string": query,
+        "root_path": "",
+        "headers": list(headers),
+    }
+
+
+def vector(pool: int, tenant: int) -> EpochVector:
+    return EpochVector.of({POOL: Epoch(pool), TENANT: Epoch(tenant)})
+
+
+def head_at(pool: int = 1, tenant: int = 1, *, sequence: int = 1, lineage: str = "lineage") -> Head:
+    return Head(lineage, sequence, Floors({POOL: Epoch(pool), TENANT: Epoch(tenant)}))

@@ -1,0 +1,109 @@
+"""API keys: only the exact text of a key opens its tenant's door."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from cachescope.core.errors import SpecError
+from cachescope.core.scopes import Credential
+from cachescope.gateway.identity import api_keys
+from cachescope.gateway.identity.api_keys import ApiKeyEntry, ApiKeys, hash_key, make_key, parse
+from cachescope.gateway.identity.credentials import Identity, Unauthenticated
+
+RED = make_key(bytes(range(32)))
+BLUE = make_key(bytes(range(1, 33)))
+ENTRIES = {
+    RED.key_id: ApiKeyEntry(RED.hash, "uid-red", "ci"),
+    BLUE.key_id: ApiKeyEntry(BLUE.hash, "uid-blue", "ci"),
+}
+RED_ID, RED_SECRET = parse(RED.token)
+BLUE_ID, BLUE_SECRET = parse(BLUE.token)
+
+
+@pytest.fixture(scope="module")
+def keys() -> ApiKeys:
+    return ApiKeys(ENTRIES)
+
+
+def test_a_key_opens_its_own_tenant(keys: ApiKeys) -> None:
+    assert keys.authenticate(RED.token) == Identity("uid-red", Credential("api-key", "", "ci"))
+    assert keys.authenticate(BLUE.token) == Identity("uid-blue", Credential("api-key", "", "ci"))
+
+
+def test_a_made_key_has_256_random_bits_and_the_documented_form() -> None:
+    assert re.fullmatch(r"cs-[0-9a-f]{16}\.[A-Za-z0-9_-]{43}", RED.token)
+    assert RED.hash == hash_key(RED_ID, RED_SECRET)
+    assert RED_SECRET not in RED.hash
+    assert make_key(bytes(range(32))) == RED
+    with pytest.raises(ValueError, match="32 random bytes, not 16"):
+        make_key(bytes(16))
+
+
+def test_the_stored_hash_of_a_key_is_stable() -> None:
+    expected = "sha256:47fd2fd5e9ed2a4da4b08a0ee30c36dd16a47d30edb2ad6ed2fa8f9ac9a6a0a2"
+    assert hash_key("abcdefgh", "A" * 22) == expected, "published format: stored hashes of deployed keys depend on it"
+
+
+@pytest.mark.parametrize(
+    "token",
+    [
+        pytest.param(f"cs-{BLUE_ID}.{RED_SECRET}", id="another tenant's key id with the own secret"),
+        pytest.param(f"cs-{'0' * 16}.{RED_SECRET}", id="unknown key id"),
+        pytest.param(f"cs-{RED_ID}.{RED_SECRET[:-1]}", id="secret cut short"),
+        pytest.param(f"cs-{RED_ID}.{RED_SECRET}A", id="secret made longer"),
+        pytest.param(f"cs-{RED_ID}.{RED_SECRET}=", id="padding added"),
+        pytest.param(f"cs-{RED_ID}.{RED_SECRET[:-1]}9", id="other spare bits in the last character, same bytes"),
+        pytest.param(f"cs-{RED_ID}.{RED_SECRET.swapcase()}", id="case of the secret"),
+        pytest.param(f"cs-{RED_ID.upper()}.{RED_SECRET}", id="case of the key id"),
+        pytest.param(f"CS-{RED_ID}.{RED_SECRET}", id="case of the prefix"),
+        pytest.param(f"cs-{RED_ID}.{RED_SECRET}\n", id="line end"),
+        pytest.param(f" cs-{RED_ID}.{RED_SECRET}", id="leading blank"),
+        pytest.param(f"cs-{RED_ID}..{RED_SECRET}", id="two dots"),
+        pytest.param(f"cs-{RED_ID}{RED_SECRET}", id="no dot"),
+        pytest.param(f"cs-{RED_ID}.", id="no secret"),
+        pytest.param(f"cs-.{RED_SECRET}", id="no key id"),
+        pytest.param(f"cs-{RED_ID}.{RED.hash}", id="the stored hash as the secret"),
+        pytest.param(f"cs-{RED_ID}.{RED.hash[7:]}", id="the digits of the stored hash as the secret"),
+        pytest.param(f"cs-{RED_ID}.{'é' * 43}", id="not ASCII"),
+        pytest.param("cs-" + "a" * 100_000, id="huge"),
+    ],
+)
+def test_no_other_text_opens_a_door(keys: ApiKeys, token: str) -> None:
+    assert keys.authenticate(RED.token).tenant_uid == "uid-red"
+    with pytest.raises(Unauthenticated) as refused:
+        keys.authenticate(token)
+    assert RED_SECRET[:8] not in str(refused.value)
+
+
+def test_an_unknown_key_id_costs_a_comparison_too(keys: ApiKeys, monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[tuple[str, str]] = []
+
+    def compare(left: str, right: str) -> bool:
+        compared.append((left, right))
+        return left == right
+
+    monkeypatch.setattr(api_keys.hmac, "compare_digest", compare)
+    with pytest.raises(Unauthenticated):
+        keys.authenticate(f"cs-{'0' * 16}.{RED_SECRET}")
+    assert keys.authenticate(RED.token)
+    assert [len(right) for _, right in compared] == [71, 71]
+
+
+@pytest.mark.parametrize(
+    ("key_id", "entry"),
+    [
+        ("short", ENTRIES[RED_ID]),
+        ("UPPERCASE1", ENTRIES[RED_ID]),
+        (RED_ID, ApiKeyEntry("sha256:abc", "uid-red", "ci")),
+        (RED_ID, ApiKeyEntry(RED.hash.upper(), "uid-red", "ci")),
+        (RED_ID, ApiKeyEntry(RED.token, "uid-red", "ci")),
+        (RED_ID, ApiKeyEntry(RED.hash, "", "ci")),
+        (RED_ID, ApiKeyEntry(RED.hash, "uid-red", "")),
+    ],
+)
+def test_an_entry_that_could_match_nobody_is_refused_when_it_is_loaded(key_id: str, entry: ApiKeyEntry) -> None:
+    assert ApiKeys(ENTRIES)
+    with pytest.raises(SpecError):
+        ApiKeys({key_id: entry})

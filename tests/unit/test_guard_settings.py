@@ -1,0 +1,68 @@
+"""Settings: a missing or bad variable is named, and the guard then refuses everything."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cachescope.core.errors import SpecError
+from cachescope.guard.asgi import Guard, Running
+from cachescope.guard.process import GuardProcess, Misconfigured, make_process
+from cachescope.guard.settings import read_settings
+from tests.unit.guard_fakes import POOL, Engine, Server, scope
+
+COMPLETE = {
+    "CACHESCOPE_POOL_UID": "pool-uid",
+    "CACHESCOPE_POOL_TARGET": POOL,
+    "CACHESCOPE_POD_UID": "pod-uid",
+    "CACHESCOPE_PERMIT_KEYS_DIR": "/keys",
+    "CACHESCOPE_HEADS_FILE": "/heads/head.json",
+    "CACHESCOPE_MODEL_PATH": "/model",
+}
+NUMBERS = {
+    "CACHESCOPE_LEASE_SECONDS": ["0", "3601", "x", "-1", "1.5"],
+    "CACHESCOPE_METRICS_PORT": ["65536", "x"],
+    "CACHESCOPE_MAX_BODY_BYTES": ["0", "1e6"],
+    "CACHESCOPE_USED_PERMITS": ["0", "²"],
+}
+BAD = [({**COMPLETE, name: value}, name) for name, values in NUMBERS.items() for value in values]
+MISSING = [({key: value for key, value in COMPLETE.items() if key != name}, name) for name in COMPLETE]
+
+
+def test_defaults_are_those_of_the_table() -> None:
+    settings = read_settings(COMPLETE)
+    assert (settings.lease_ms, settings.metrics_port, settings.max_body_bytes) == (60_000, 9400, 16_777_216)
+    assert (settings.used_permits, settings.model_path) == (200_000, Path("/model"))
+
+
+@pytest.mark.parametrize(
+    ("environ", "name"), [*BAD, *MISSING, ({**COMPLETE, "CACHESCOPE_POOL_TARGET": "A" * 64}, "CACHESCOPE_POOL_TARGET")]
+)
+def test_a_missing_or_bad_variable_is_named(environ: dict[str, str], name: str) -> None:
+    with pytest.raises(SpecError, match=name):
+        read_settings(environ)
+
+
+@pytest.mark.parametrize(
+    ("environ", "args"),
+    [({}, []), (COMPLETE, ["--headless"]), ({**COMPLETE, "VLLM_SERVER_DEV_MODE": "1"}, []), ({**COMPLETE, "PYTHONPATH": "/x"}, [])],
+)
+async def test_a_misconfigured_guard_refuses_everything(environ: dict[str, str], args: list[str]) -> None:
+    process = make_process(environ, args)
+    assert isinstance(process, Misconfigured)
+    engine = Engine()
+    guard = Guard(engine, Running(process))
+    for method, path in [("GET", "/health"), ("GET", "/metrics"), ("POST", "/v1/completions")]:
+        server = Server([b""])
+        await guard(scope(method, path), server.receive, server.send)
+        assert (server.status, server.code) == (503, "guard_misconfigured")
+    assert engine.scopes == []
+
+
+def test_a_complete_environment_makes_a_guard_with_its_own_boot_id() -> None:
+    first, second = make_process(COMPLETE, []), make_process(COMPLETE, [])
+    assert isinstance(first, GuardProcess)
+    assert isinstance(second, GuardProcess)
+    assert len(first.boot_id) == 32
+    assert first.boot_id != second.boot_id
