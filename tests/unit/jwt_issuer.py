@@ -24,12 +24,12 @@ def encoded(content: bytes) -> str:
 
 
 @cache
-def rsa_key(name: str = "rsa", bits: int = 2048) -> rsa.RSAPrivateKey:
+def rsa_key(_name: str = "rsa", bits: int = 2048) -> rsa.RSAPrivateKey:
     return rsa.generate_private_key(65537, bits)
 
 
 @cache
-def ec_key(name: str) -> ec.EllipticCurvePrivateKey:
+def ec_key(_name: str) -> ec.EllipticCurvePrivateKey:
     return ec.generate_private_key(ec.SECP256R1())
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cachescope.engines import vllm
-from cachescope.engines.routes import Capability
+from cachescope.engines.routes import Capability, Route
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_only_three_routes_are_reachable() -> None:
 
 
 @pytest.mark.parametrize("route", vllm.ROUTES.values(), ids=lambda route: route.path)
-def test_no_field_is_in_two_lists_and_no_cache_field_is_kept(route: vllm.Route) -> None:
+def test_no_field_is_in_two_lists_and_no_cache_field_is_kept(route: Route) -> None:
     keep, drop, refuse = route.body.keep, route.body.drop, frozenset(route.body.refuse)
     assert not keep & drop
     assert not keep & refuse

@@ -241,7 +241,7 @@ async def test_a_rotated_set_changes_the_revision_and_an_equal_one_does_not() ->
 )
 async def test_only_absolute_https_addresses_are_taken(url: str) -> None:
     async with key_session() as session:
-        assert http_fetch(session, "https://keys.example/jwks")
+        assert callable(http_fetch(session, "https://keys.example/jwks"))
         with pytest.raises(SpecError):
             http_fetch(session, url)
 

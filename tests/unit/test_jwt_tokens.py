@@ -303,7 +303,7 @@ async def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_keys_that_are_not_at_hand_are_no_verdict_on_the_token() -> None:
     class Gone(Keys):
-        async def find(self, kid: str | None, algorithm: str) -> PublicKey | None:
+        async def find(self, kid: str | None, algorithm: str) -> PublicKey | None:  # noqa: ARG002 - a port
             raise KeysUnavailable("try again later")
 
     gone: Any = Gone(key_set().table)

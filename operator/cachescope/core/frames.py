@@ -14,6 +14,8 @@ from collections.abc import Sequence
 Field = str | bytes | int | None | Sequence["Field"]
 """What a frame can hold. `bool` is refused: it would be taken for an integer."""
 
+_LENGTH = struct.Struct(">Q").pack
+
 
 def frame(*fields: Field) -> bytes:
     """Encode a list of fields without any collision.
@@ -27,7 +29,7 @@ def frame(*fields: Field) -> bytes:
     Raises:
         TypeError: A field is of another type; convert it where its meaning is known.
     """
-    return b"L" + struct.pack(">Q", len(fields)) + b"".join(map(_encode, fields))
+    return b"L" + _LENGTH(len(fields)) + b"".join(map(_encode, fields))
 
 
 def _encode(field: Field) -> bytes:
@@ -45,4 +47,4 @@ def _encode(field: Field) -> bytes:
 
 
 def _tagged(tag: bytes, payload: bytes) -> bytes:
-    return tag + struct.pack(">Q", len(payload)) + payload
+    return tag + _LENGTH(len(payload)) + payload

@@ -9,7 +9,6 @@ Rules:
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -38,7 +37,7 @@ class Key:
 
     def mac(self, *fields: Field) -> bytes:
         """HMAC-SHA-256 over the frame of `fields`; 32 bytes."""
-        return hmac.new(self.secret, frame(*fields), hashlib.sha256).digest()
+        return hmac.digest(self.secret, frame(*fields), "sha256")
 
 
 @dataclass(frozen=True)
@@ -76,9 +75,9 @@ def derive(root: Key, purpose: str, *context: str) -> Key:
     Returns:
         A key of 32 bytes.
     """
-    pseudo_random = hmac.new(b"cachescope/hkdf/v1", root.secret, hashlib.sha256).digest()
+    pseudo_random = hmac.digest(b"cachescope/hkdf/v1", root.secret, "sha256")
     info = frame("cachescope/key/v1", purpose, list(context), root.id)
-    return Key(root.id, hmac.new(pseudo_random, info + b"\x01", hashlib.sha256).digest())
+    return Key(root.id, hmac.digest(pseudo_random, info + b"\x01", "sha256"))
 
 
 def matches(left: bytes, right: bytes) -> bool:

@@ -6,7 +6,7 @@ the identity record, what the engine loaded, the epochs and the ledger head that
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from cachescope.core.epochs import EpochVector, epoch
@@ -66,9 +66,7 @@ def permit_keys(root: KeyRing, pool_uid: str) -> KeyRing:
 
 def write_permit(key: Key, permit: Permit) -> str:
     """Sign a permit; the result is the value of the header `x-cachescope-permit`."""
-    payload = asdict(permit)
-    payload["epochs"] = permit.epochs.entries
-    return sign(key, _PURPOSE, payload)
+    return sign(key, _PURPOSE, {**vars(permit), "epochs": permit.epochs.entries})
 
 
 def read_permit(keys: KeyRing, text: str) -> Permit:

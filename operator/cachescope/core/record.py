@@ -5,7 +5,7 @@ Everything that can change the token sequence or the attention is in it. It is c
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from cachescope.core.digests import digest
 from cachescope.core.epochs import EpochVector
@@ -64,7 +64,4 @@ class IdentityRecord:
 
     def digest(self) -> Digest:
         """Digest of the whole record over canonical JSON."""
-        fields = asdict(self)
-        fields["scope"] = self.scope.value
-        fields["epochs"] = [[target, value] for target, value in self.epochs.entries]
-        return digest(fields)
+        return digest({**vars(self), "scope": self.scope.value, "engine": vars(self.engine), "epochs": self.epochs.entries})

@@ -33,7 +33,7 @@ from cachescope.gateway.identity.jwks import KeySet
 from cachescope.gateway.identity.jwt_tokens import JwtIdentity, JwtTokens, Now, Provider
 from cachescope.gateway.keys import read_keys
 from cachescope.gateway.policy import compile_policy
-from cachescope.gateway.snapshot import Snapshot, trusts_of
+from cachescope.gateway.snapshot import Askers, Snapshot, trusts_of
 
 log = logging.getLogger(__name__)
 
@@ -93,7 +93,16 @@ class Configuration:
         providers = [self._provider(item, secrets) for item in settings.identity_providers]
         tokens = JwtTokens(providers, list(jwt_identities(tenants, settings)), self._now)
         authenticator = Authenticator(ApiKeys(api_keys(tenants, secrets)), tokens, policy.suspended)
-        return Snapshot(settings, policy, keys, head, permits, trusts_of(policy, permits, head.lineage), authenticator)
+        return Snapshot(
+            settings,
+            policy,
+            keys,
+            head,
+            permits,
+            trusts_of(policy, permits, head.lineage),
+            authenticator,
+            Askers(keys, head, policy),
+        )
 
     def _head(self, document: Any) -> Head:  # noqa: ANN401 - parsed JSON
         newer = parse_head(document)

@@ -116,12 +116,11 @@ class Decision:
     def _decide(self, admitted: Admitted, body: bytes) -> Forward | Answer:
         cleaned = sanitize(admitted.route, parse_body(body))
         snapshot = admitted.snapshot
-        pool = snapshot.policy.pools.get(cleaned.model)
-        if pool is None:
+        asker = snapshot.askers.find(admitted.identity, cleaned.model)
+        if asker is None:
             return answer("model_not_found", param="model")
-        scope = snapshot.policy.scope(admitted.identity.tenant_uid, pool)
-        asker = binding.ask(snapshot.keys, snapshot.head, admitted.identity, pool, scope)
-        chosen = self.fleet.choose(pool.name, snapshot.trusts[pool.name], asker.namespace.encode())
+        name = asker.pool.name
+        chosen = self.fleet.choose(name, snapshot.trusts[name], asker.namespace.encode())
         if chosen is None:
             return answer("no_endpoint")
         endpoint, proof = chosen

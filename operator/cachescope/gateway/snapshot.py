@@ -4,14 +4,41 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 from cachescope.api.settings import Settings
 from cachescope.core.heads import Head
 from cachescope.core.keys import KeyRing
+from cachescope.gateway.binding import Asker, ask
 from cachescope.gateway.challenges import PoolTrust
 from cachescope.gateway.identity.authenticator import Authenticator
+from cachescope.gateway.identity.credentials import Identity
 from cachescope.gateway.keys import GatewayKeys
 from cachescope.gateway.policy import Policy
+
+MAX_ASKERS = 10_000
+
+
+class Askers:
+    """Who asks, remembered for as long as one configuration is in force: namespace and epochs cost seven HMACs.
+
+    Args:
+        keys: The gateway's keys.
+        head: The epochs that stand.
+        policy: Declared resources, compiled.
+    """
+
+    def __init__(self, keys: GatewayKeys, head: Head, policy: Policy) -> None:
+        def derive(identity: Identity, model: str) -> Asker:
+            pool = policy.pools[model]
+            return ask(keys, head, identity, pool, policy.scope(identity.tenant_uid, pool))
+
+        self._known = policy.pools.keys()
+        self._derive = lru_cache(MAX_ASKERS)(derive)
+
+    def find(self, identity: Identity, model: str) -> Asker | None:
+        """The asker of a model, or `None` if no pool serves it."""
+        return self._derive(identity, model) if model in self._known else None
 
 
 @dataclass(frozen=True)
@@ -26,6 +53,7 @@ class Snapshot:
         permits: Permit keys by pool UID.
         trusts: What guards are held against, by pool name.
         authenticator: Who verifies credentials.
+        askers: Namespaces and epochs by identity and model.
     """
 
     settings: Settings
@@ -35,6 +63,7 @@ class Snapshot:
     permits: Mapping[str, KeyRing]
     trusts: Mapping[str, PoolTrust]
     authenticator: Authenticator
+    askers: Askers
 
 
 def trusts_of(policy: Policy, permits: Mapping[str, KeyRing], lineage: str) -> dict[str, PoolTrust]:

@@ -1,0 +1,443 @@
+"""Bodies: one meaning, no field that chooses or reveals a cache, our salt exactly once."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import json
+import time
+from typing import Any
+
+import pytest
+import rfc8785
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cachescope.core.digests import sha256
+from cachescope.core.record import ABSENT
+from cachescope.core.types import Salt
+from cachescope.engines import vllm
+from cachescope.engines.routes import Route
+from cachescope.gateway.bodies import BadBody, content_digest, parse_body, sanitize, toolset_digest, with_salt
+
+CHAT, COMPLETION, RESPONSE = vllm.CHAT_COMPLETIONS, vllm.COMPLETIONS, vllm.RESPONSES
+SALT = Salt("s" * 43)
+GOOD: dict[str, dict[str, Any]] = {
+    CHAT.path: {"model": "tiny", "messages": [{"role": "user", "content": "hi"}]},
+    COMPLETION.path: {"model": "tiny", "prompt": "hi"},
+    RESPONSE.path: {"model": "tiny", "input": "hi"},
+}
+every_route = pytest.mark.parametrize("route", vllm.ROUTES.values(), ids=lambda route: route.path)
+
+
+def sent(route: Route, **fields: Any) -> dict[str, Any]:
+    """What goes upstream for the route's good body with these fields."""
+    body = json.dumps(GOOD[route.path] | fields).encode()
+    parsed: dict[str, Any] = json.loads(with_salt(sanitize(route, parse_body(body)), SALT))
+    return parsed
+
+
+def refused(route: Route, **fields: Any) -> BadBody:
+    with pytest.raises(BadBody) as caught:
+        sent(route, **fields)
+    return caught.value
+
+
+# --- parsing
+
+
+@pytest.mark.parametrize(
+    ("body", "value"),
+    [
+        (b"{}", {}),
+        (b' \t\r\n{"a": 1}\n', {"a": 1}),
+        ('{"\u00e9": "\U0001f600", "e\\u0301": "\\ud83d\\ude00"}'.encode(), {"\u00e9": "\U0001f600", "e\u0301": "\U0001f600"}),
+        (b'{"a": {"x": 1}, "b": {"x": 1}}', {"a": {"x": 1}, "b": {"x": 1}}),
+        (b'{"a": [-9223372036854775808, 18446744073709551615, 1e308, -0.0]}', {"a": [-(2**63), 2**64 - 1, 1e308, 0.0]}),
+        (b'{"a": "[[[[{{{{\\"[[["}', {"a": '[[[[{{{{"[[['}),
+        (b'{"a": ' + b"[" * 63 + b"]" * 63 + b"}", None),
+        (b'{"a": [' + b"[]," * 500 + b'"' + b"[" * 500 + b'"]}', None),
+        (b'{"a": "\\\\ud800"}', {"a": "\\ud800"}),
+    ],
+)
+def test_strict_json_is_parsed(body: bytes, value: object) -> None:
+    assert parse_body(body) == (json.loads(body) if value is None else value)
+
+
+@pytest.mark.parametrize(
+    ("body", "param"),
+    [
+        pytest.param(b'{"cache_salt": "a", "cache_salt": "b"}', "cache_salt", id="a salt twice"),
+        pytest.param(b'{"cache_salt": "a", "\\u0063ache_salt": "b"}', "cache_salt", id="a salt twice, once escaped"),
+        pytest.param(b'{"a": {"b": [{"c": 1, "c": 1}]}}', "c", id="a name twice, deep and equal"),
+        pytest.param(b'{"": 1, "": 2}', "", id="an empty name twice"),
+        pytest.param(b'\xef\xbb\xbf{"a": 1}', None, id="byte order mark"),
+        pytest.param('{"a": 1}'.encode("utf-16"), None, id="UTF-16 with mark"),
+        pytest.param('{"a": 1}'.encode("utf-16-le"), None, id="UTF-16"),
+        pytest.param('{"a": 1}'.encode("utf-32"), None, id="UTF-32 with mark"),
+        pytest.param('{"a": 1}'.encode("utf-32-be"), None, id="UTF-32"),
+        pytest.param(b'{"a": "\xff"}', None, id="no UTF-8"),
+        pytest.param(b'{"a": "\xc0\xaf"}', None, id="overlong UTF-8"),
+        pytest.param(b'{"a": "\xed\xa0\x80"}', None, id="a surrogate in UTF-8"),
+        pytest.param(b'{"a": "\\ud800"}', None, id="half of a pair"),
+        pytest.param(b'{"a": "\\uDC00\\uD800"}', None, id="a pair the wrong way round"),
+        pytest.param(b'{"\\udfff": 1}', None, id="half of a pair in a name"),
+        pytest.param(b'{"a": 1} {"a": 2}', None, id="a second value"),
+        pytest.param(b'{"a": 1}x', None, id="trailing garbage"),
+        pytest.param(b'{"a": 1}\x00', None, id="trailing NUL"),
+        pytest.param(b'{"a": 1,}', None, id="trailing comma"),
+        pytest.param(b"{'a': 1}", None, id="single quotes"),
+        pytest.param(b'{"a": 1 /* b */}', None, id="a comment"),
+        pytest.param(b'{"a": "\n"}', None, id="raw line end in text"),
+        pytest.param(b'{"a": NaN}', None, id="NaN"),
+        pytest.param(b'{"a": -Infinity}', None, id="infinity"),
+        pytest.param(b'{"a": 1e999}', None, id="overflow"),
+        pytest.param(b'{"a": -1e999}', None, id="negative overflow"),
+        pytest.param(b'{"a": 01}', None, id="leading zero"),
+        pytest.param(b'{"a": +1}', None, id="plus"),
+        pytest.param(b'{"a": 18446744073709551616}', None, id="above unsigned 64 bits"),
+        pytest.param(b'{"a": -9223372036854775809}', None, id="below signed 64 bits"),
+        pytest.param(b'{"a": ' + b"9" * 100_000 + b"}", None, id="a hundred thousand digits"),
+        pytest.param(b'{"a": ' + b"[" * 64 + b"]" * 64 + b"}", None, id="65 levels"),
+        pytest.param(b"[" * 1_000_000, None, id="a million levels"),
+        pytest.param(b'{"a":' * 100_000, None, id="a hundred thousand objects"),
+        pytest.param(b'{"a": "\\"' + b"[" * 100 + b'", "b": ' + b"[" * 100 + b"]" * 100 + b"}", None, id="levels behind text"),
+        pytest.param(b"[]", None, id="a list"),
+        pytest.param(b'"text"', None, id="text"),
+        pytest.param(b"null", None, id="null"),
+        pytest.param(b"", None, id="nothing"),
+        pytest.param(b"\x1f\x8b\x08\x00", None, id="compressed"),
+    ],
+)
+def test_json_with_more_than_one_meaning_is_refused(body: bytes, param: str | None) -> None:
+    with pytest.raises(BadBody) as caught:
+        parse_body(body)
+    assert caught.value.code == "invalid_json"
+    assert caught.value.param == param
+    assert len(caught.value.message) < 300
+
+
+def test_hostile_bodies_are_judged_in_linear_time() -> None:
+    quotes = b'{"a":' * 70 + b'"' + b'\\"' * 2_000_000
+    digits = b'{"a": ' + b"1" * 2_000_000 + b"}"
+    start = time.perf_counter()
+    for body in (quotes, digits, b"[" * 4_000_000):
+        with pytest.raises(BadBody):
+            parse_body(body)
+    assert time.perf_counter() - start < 2
+
+
+# --- what is removed
+
+
+@every_route
+@pytest.mark.parametrize("name", sorted(CHAT.body.drop & COMPLETION.body.drop & RESPONSE.body.drop))
+@pytest.mark.parametrize("value", ["other-tenant", None, {"cache_salt": "x"}, 7])
+def test_what_could_choose_a_cache_is_removed(route: Route, name: str, value: object) -> None:
+    plain, attacked = sent(route), sent(route, **{name: value})
+    assert attacked == plain
+    assert attacked[vllm.SALT_FIELD] == SALT
+    fields = sanitize(route, GOOD[route.path] | {name: value})
+    assert fields.stripped == (name,)
+    assert fields.content == sanitize(route, GOOD[route.path]).content
+
+
+@every_route
+def test_the_salt_is_the_last_field_and_stands_once(route: Route) -> None:
+    body = with_salt(sanitize(route, GOOD[route.path] | {"cache_salt": "mine"}), SALT)
+    assert body.endswith(b',"cache_salt":"' + SALT.encode() + b'"}')
+    assert body.count(b"cache_salt") == 1
+
+
+def test_an_empty_salt_is_never_sent() -> None:
+    with pytest.raises(ValueError, match="never empty"):
+        with_salt(sanitize(CHAT, GOOD[CHAT.path]), Salt(""))
+
+
+def test_marks_in_text_parts_are_removed() -> None:
+    part = {"type": "text", "text": "hi"}
+    marked = part | {"uuid": "victim", "cache_control": {"type": "ephemeral"}, "cache_salt": "x"}
+    body = sent(CHAT, messages=[{"role": "user", "content": [marked, "more"], "cache_salt": "x"}])
+    assert body["messages"] == [{"role": "user", "content": [part, "more"]}]
+
+
+def test_responses_are_never_stored() -> None:
+    assert sent(RESPONSE)["store"] is False
+    for value in (True, None, "true", {"ttl": 1}):
+        assert sent(RESPONSE, store=value)["store"] is False
+    assert "store" not in sent(CHAT, store=True)
+
+
+# --- what is refused
+
+
+MESSAGE = {"role": "user", "content": "hi"}
+IMAGE = {"type": "image_url", "image_url": {"url": "data:,"}}
+FUNCTION: dict[str, Any] = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
+
+
+def content(*parts: object) -> dict[str, Any]:
+    return {"messages": [{"role": "user", "content": list(parts)}]}
+
+
+REFUSED: list[tuple[Route, dict[str, Any], str]] = [
+    (CHAT, {"prompt_embeds": "AAAA"}, "prompt_embeds"),
+    (COMPLETION, {"prompt_embeds": "AAAA"}, "prompt_embeds"),
+    (CHAT, {"chat_template": "{{ x }}"}, "chat_template"),
+    (CHAT, {"chat_template_kwargs": {"chat_template": "x"}}, "chat_template_kwargs.chat_template"),
+    (CHAT, {"vllm_xargs": {"session_id": "x"}}, "vllm_xargs"),
+    (CHAT, {"functions": []}, "functions"),
+    (CHAT, {"audio": {"voice": "x"}}, "audio"),
+    (CHAT, {"Cache_Salt": "x"}, "Cache_Salt"),
+    (CHAT, {"cache_salt ": "x"}, "cache_salt "),
+    (CHAT, {"cache-salt": "x"}, "cache-salt"),
+    (CHAT, {"cache_s\u0430lt": "x"}, "cache_s\\u0430lt"),
+    (CHAT, {"c\u200bache_salt": "x"}, "c\\u200bache_salt"),
+    (CHAT, {"cache_prompt": True}, "cache_prompt"),
+    (CHAT, {"id_slot": 0}, "id_slot"),
+    (CHAT, {"": 1}, ""),
+    (CHAT, {"x" * 5000: 1}, "x" * 61 + "..."),
+    (CHAT, content(IMAGE), "messages[0].content[0]"),
+    (CHAT, content({"type": "text", "text": "a"}, {"type": "input_audio", "input_audio": {}}), "messages[0].content[1]"),
+    (CHAT, content({"type": "video_url", "video_url": {"url": "x"}}), "messages[0].content[0]"),
+    (CHAT, content({"type": "file", "file": {"file_id": "x"}}), "messages[0].content[0]"),
+    (CHAT, content({"type": "image_embeds", "image_embeds": "x", "uuid": "victim"}), "messages[0].content[0]"),
+    (CHAT, content({"type": "prompt_embeds", "data": "x"}), "messages[0].content[0]"),
+    (CHAT, content({"type": "tool_reference", "name": "x"}), "messages[0].content[0]"),
+    (CHAT, content({"image_url": "data:,"}), "messages[0].content[0]"),
+    (CHAT, content({"type": "text", "text": "a", "image_url": "x", "uuid": "victim"}), "messages[0].content[0].image_url"),
+    (CHAT, content({"type": ["text"], "text": "a"}), "messages[0].content[0]"),
+    (CHAT, content(7), "messages[0].content[0]"),
+    (CHAT, {"messages": [{"role": "user", "content": {"type": "text"}}]}, "messages[0].content"),
+    (CHAT, {"messages": [{"role": "user", "content": "a", "audio": {"id": "x"}}]}, "messages[0].audio"),
+    (CHAT, {"messages": [{"role": "user", "content": "a", "tools": []}]}, "messages[0].tools"),
+    (CHAT, {"messages": [MESSAGE, {"content": "a"}]}, "messages[1].role"),
+    (CHAT, {"messages": [MESSAGE, "text"]}, "messages[1]"),
+    (CHAT, {"messages": "hi"}, "messages"),
+    (CHAT, {"messages": None}, "messages"),
+    (CHAT, {"model": ""}, "model"),
+    (CHAT, {"model": None}, "model"),
+    (CHAT, {"model": ["tiny"]}, "model"),
+    (CHAT, {"stream": "true"}, "stream"),
+    (CHAT, {"stream": 1}, "stream"),
+    (CHAT, {"stream_options": "x"}, "stream_options"),
+    (CHAT, {"stream_options": {"cache_salt": "x"}}, "stream_options.cache_salt"),
+    (CHAT, {"tools": [{"type": "mcp", "server_url": "https://x"}]}, "tools[0].type"),
+    (CHAT, {"tools": [{"function": {"name": "f"}}]}, "tools[0].type"),
+    (CHAT, {"tools": [{"type": "function"}]}, "tools[0].function"),
+    (CHAT, {"tools": [{"type": "function", "function": {"name": "f", "cache_salt": "x"}}]}, "tools[0].function.cache_salt"),
+    (CHAT, {"tools": {"type": "function"}}, "tools"),
+    (CHAT, {"tool_choice": {"type": "allowed_tools"}}, "tool_choice.type"),
+    (COMPLETION, {"best_of": 3}, "best_of"),
+    (COMPLETION, {"messages": [MESSAGE]}, "messages"),
+    (COMPLETION, {"prompt": {"prompt_embeds": "x"}}, "prompt"),
+    (COMPLETION, {"prompt": [{"prompt": "x"}]}, "prompt"),
+    (COMPLETION, {"prompt": [[1, "x"]]}, "prompt"),
+    (COMPLETION, {"prompt": [True]}, "prompt"),
+    (COMPLETION, {"prompt": None}, "prompt"),
+    (COMPLETION, {"prompt": ""}, "prompt"),
+    (COMPLETION, {"prompt": 7}, "prompt"),
+    (RESPONSE, {"previous_response_id": "resp_1"}, "previous_response_id"),
+    (RESPONSE, {"background": True}, "background"),
+    (RESPONSE, {"conversation": "conv_1"}, "conversation"),
+    (RESPONSE, {"previous_input_messages": []}, "previous_input_messages"),
+    (RESPONSE, {"prompt": {"id": "pmpt_1"}}, "prompt"),
+    (RESPONSE, {"vllm_xargs": {}}, "vllm_xargs"),
+    (RESPONSE, {"messages": [MESSAGE]}, "messages"),
+    (RESPONSE, {"input": None}, "input"),
+    (RESPONSE, {"input": {"role": "user"}}, "input"),
+    (RESPONSE, {"input": ["text"]}, "input[0]"),
+    (RESPONSE, {"input": [{"type": "item_reference", "id": "msg_1"}]}, "input[0].type"),
+    (RESPONSE, {"input": [{"id": "msg_1"}]}, "input[0].type"),
+    (RESPONSE, {"input": [{"type": "computer_call_output"}]}, "input[0].type"),
+    (RESPONSE, {"input": [{"type": ["message"]}]}, "input[0].type"),
+    (RESPONSE, {"input": [{"type": "function_call", "role": "user", "content": []}]}, "input[0].role"),
+    (RESPONSE, {"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "x"}]}]}, "input[0].content[0]"),
+    (RESPONSE, {"input": [{"role": "user", "content": [{"type": "input_file", "file_id": "x"}]}]}, "input[0].content[0]"),
+    (RESPONSE, {"input": [{"role": "assistant", "content": "a", "tool_calls": []}]}, "input[0].tool_calls"),
+    (RESPONSE, {"input": [{"type": "function_call_output", "output": [{"type": "input_image"}]}]}, "input[0].output[0]"),
+    (RESPONSE, {"input": [{"type": "reasoning", "summary": [], "encrypted_content": "x"}]}, "input[0].encrypted_content"),
+    *((RESPONSE, {"tools": [{"type": kind}]}, "tools[0].type") for kind in (
+        "web_search", "web_search_preview", "mcp", "code_interpreter", "file_search", "computer_use_preview", "image_generation",
+        "local_shell", "custom", "namespace",
+    )),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("route", "fields", "param"), REFUSED, ids=[param[:40] for _, _, param in REFUSED])
+def test_what_is_not_known_to_be_isolated_is_refused_by_name(route: Route, fields: dict[str, Any], param: str) -> None:
+    assert sent(route)["cache_salt"] == SALT
+    error = refused(route, **fields)
+    assert error.param == param
+    assert param[:40] in error.message
+    assert len(error.message) < 300
+
+
+def test_a_missing_prompt_is_named() -> None:
+    for route, name in ((CHAT, "messages"), (COMPLETION, "prompt"), (RESPONSE, "input")):
+        with pytest.raises(BadBody) as caught:
+            sanitize(route, {"model": "tiny"})
+        assert (caught.value.param, caught.value.code) == (name, "missing_required_parameter")
+
+
+@pytest.mark.parametrize(
+    ("route", "name"),
+    [(CHAT, "functions"), (RESPONSE, "previous_response_id"), (RESPONSE, "background"), (RESPONSE, "prompt")],
+)
+def test_a_refused_field_that_is_null_or_false_was_not_asked_for(route: Route, name: str) -> None:
+    assert sent(route, **{name: None}) == sent(route, **{name: False}) == sent(route)
+
+
+# --- what passes
+
+
+def test_a_whole_chat_with_tools_passes_unchanged() -> None:
+    call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    fields: dict[str, Any] = {
+        "messages": [
+            {"role": "system", "content": [{"type": "text", "text": "be brief"}]},
+            {"role": "user", "content": "hi", "name": "al"},
+            {"role": "assistant", "content": None, "tool_calls": [call], "refusal": None, "reasoning_content": "hm"},
+            {"role": "tool", "tool_call_id": "c1", "content": "42"},
+        ],
+        "tools": [FUNCTION],
+        "tool_choice": {"type": "function", "function": {"name": "f"}},
+        "stream": True,
+        "stream_options": {"include_usage": True},
+        "n": 2,
+        "temperature": 0.7,
+        "logit_bias": {"5": -100},
+        "seed": 2**63 - 1,
+        "user": "u",
+        "response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": {"cache_salt": {"type": "string"}}}},
+    }
+    assert sent(CHAT, **fields) == GOOD[CHAT.path] | fields | {"cache_salt": SALT}
+
+
+def test_an_answer_can_be_sent_back_as_the_engine_gave_it() -> None:
+    answer = {"role": "assistant", "content": "a", "refusal": None, "annotations": None, "audio": None, "function_call": None}
+    assert sent(CHAT, messages=[MESSAGE, answer])["messages"][1] == {"role": "assistant", "content": "a", "refusal": None}
+    text: dict[str, Any] = {"type": "output_text", "text": "a", "annotations": [], "logprobs": None}
+    items: list[dict[str, Any]] = [
+        {"role": "user", "content": "hi"},
+        {"type": "reasoning", "id": "r", "summary": [], "content": [{"type": "reasoning_text", "text": "a"}], "status": None,
+         "encrypted_content": None},
+        {"type": "message", "id": "m", "role": "assistant", "status": "completed", "content": [text], "phase": None},
+        {"type": "function_call", "id": "f", "call_id": "c", "name": "f", "arguments": "{}", "status": None, "namespace": None},
+        {"type": "function_call_output", "call_id": "c", "output": "42"},
+    ]  # fmt: skip
+    body = sent(RESPONSE, input=items, tools=[{"type": "function", "name": "f", "parameters": {}, "strict": True}])
+    assert body["input"][2]["content"] == [{"type": "output_text", "text": "a"}]
+    assert body["input"][3] == {k: v for k, v in items[3].items() if k != "namespace"}
+
+
+@pytest.mark.parametrize("prompt", ["a", ["a", "b"], [1, 2, 3], [[1, 2], [3]]])
+def test_a_prompt_is_text_or_tokens(prompt: object) -> None:
+    assert sent(COMPLETION, prompt=prompt)["prompt"] == prompt
+
+
+def test_what_the_gateway_needs_is_read_from_what_is_sent() -> None:
+    clean = sanitize(CHAT, GOOD[CHAT.path] | {"stream": True, "tools": [FUNCTION]})
+    assert (clean.model, clean.stream, clean.tools) == ("tiny", True, [FUNCTION])
+    assert sanitize(CHAT, GOOD[CHAT.path] | {"stream": None, "tools": None}).tools == []
+
+
+# --- digests
+
+
+def test_the_content_digest_is_over_canonical_json() -> None:
+    clean = sanitize(CHAT, GOOD[CHAT.path] | {"tools": [FUNCTION], "chat_template_kwargs": {"é": 1.5}})
+    assert content_digest(clean.content) == sha256(rfc8785.dumps(clean.content))
+    assert toolset_digest(clean.tools) == sha256(rfc8785.dumps([FUNCTION]))
+    assert toolset_digest([]) == ABSENT
+    numbers = {"model": "tiny", "prompt": list(range(1000))}
+    assert content_digest(sanitize(COMPLETION, numbers).content) == sha256(rfc8785.dumps(numbers))  # type: ignore[arg-type]
+
+
+@every_route
+def test_every_kept_field_is_content_or_cannot_change_the_prompt(route: Route) -> None:
+    base = content_digest(sanitize(route, GOOD[route.path]).content)
+    values: dict[str, Any] = {
+        "messages": [{"role": "user", "content": "other"}], "prompt": "other", "input": "other", "model": "other",
+        "stream": True, "stream_options": {}, "tool_choice": "auto", "chat_template_kwargs": {"a": 1}, "tools": [],
+    }  # fmt: skip
+    for name in route.body.keep:
+        digest = content_digest(sanitize(route, GOOD[route.path] | {name: values.get(name, 1)}).content)
+        assert (digest == base) == (name in route.not_content), name
+
+
+def test_the_sequence_of_tools_and_every_detail_of_them_counts() -> None:
+    other = {"type": "function", "function": {"name": "g", "parameters": {"type": "object"}}}
+    sets: list[list[Any]] = [[FUNCTION], [other], [FUNCTION, other], [other, FUNCTION]]
+    assert len({toolset_digest(tools) for tools in sets}) == 4
+    reordered: list[Any] = [dict(reversed(FUNCTION.items()))]
+    assert toolset_digest(reordered) == toolset_digest([FUNCTION])
+
+
+@pytest.mark.parametrize("number", [2**53, -(2**53), 2**64 - 1])
+def test_an_integer_without_canonical_form_is_refused_with_its_field(number: int) -> None:
+    bodies: list[dict[str, Any]] = [
+        {"model": "tiny", "prompt": [1, number]},
+        {"model": "tiny", "prompt": "a", "max_tokens": number},
+    ]
+    for fields in bodies:
+        with pytest.raises(BadBody) as caught:
+            content_digest(sanitize(COMPLETION, fields).content)
+        assert caught.value.param in {"prompt", "max_tokens"}
+    assert content_digest(sanitize(COMPLETION, {"model": "tiny", "prompt": [1, 2**53 - 1]}).content)
+
+
+# --- for any body
+
+
+SCALARS = (
+    st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False, allow_infinity=False) | st.text()
+)
+VALUES = st.recursive(
+    SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3), max_leaves=4
+)
+PARTS = st.builds(lambda text, marks: {"type": "text", "text": text} | marks, st.text(), st.dictionaries(
+    st.sampled_from(["uuid", "cache_control", "cache_salt"]), VALUES))  # fmt: skip
+MESSAGES = st.lists(
+    st.builds(lambda role, said: {"role": role, "content": said}, st.sampled_from(["system", "user", "assistant"]),
+              st.none() | st.text() | st.lists(PARTS | st.text(), max_size=3)),
+    min_size=1, max_size=3,
+)  # fmt: skip
+CHECKED = {"stream", "stream_options", "tool_choice", "chat_template_kwargs", "tools", "messages", "model"}
+FREE = sorted((CHAT.body.keep | CHAT.body.drop) - CHECKED)
+CHATS = st.builds(
+    lambda messages, more, stream: {"model": "tiny", "messages": messages, "stream": stream} | more,
+    MESSAGES, st.dictionaries(st.sampled_from(FREE), VALUES, max_size=5), st.booleans(),
+)  # fmt: skip
+
+
+@settings(max_examples=40, deadline=None)
+@given(CHATS)
+def test_any_accepted_body_goes_out_with_our_salt_alone(fields: dict[str, Any]) -> None:
+    before = copy.deepcopy(fields)
+    body = with_salt(sanitize(CHAT, parse_body(json.dumps(fields).encode())), SALT)
+    again = parse_body(body)
+    assert again.pop("cache_salt") == SALT
+    assert again.keys() == {name for name in fields if name not in CHAT.body.drop}
+    sanitize(CHAT, fields)
+    assert fields == before
+    assert again == sanitize(CHAT, again).fields, "what was sent is itself clean"
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.dictionaries(st.text() | st.sampled_from(sorted(CHAT.body.keep | CHAT.body.drop)), VALUES, max_size=6))
+def test_any_object_is_refused_or_goes_out_with_our_salt_alone(fields: dict[str, Any]) -> None:
+    for route in vllm.ROUTES.values():
+        try:
+            body = with_salt(sanitize(route, parse_body(json.dumps(fields).encode())), SALT)
+        except BadBody:
+            continue
+        assert json.loads(body)["cache_salt"] == SALT
+        assert json.loads(body).keys() <= route.body.keep | {"cache_salt", *route.forced}
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.binary(max_size=200))
+def test_any_bytes_are_an_object_or_a_bad_body(body: bytes) -> None:
+    with contextlib.suppress(BadBody):
+        assert isinstance(parse_body(body), dict)

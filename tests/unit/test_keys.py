@@ -1,0 +1,61 @@
+"""Keys: one for each purpose, named by ids, and never shown."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from cachescope.core.errors import SpecError
+from cachescope.core.keys import Key, KeyRing, derive, matches
+from cachescope.core.permits import permit_keys
+from tests.unit.core_strategies import KEY, NEWER_KEY, OTHER_KEY
+
+
+def test_every_purpose_context_root_and_id_derives_another_key() -> None:
+    derived = [
+        derive(root, purpose, *context).secret
+        for root in (KEY, OTHER_KEY, NEWER_KEY)
+        for purpose, context in itertools.product(
+            ("permit", "salt", "permitsalt"), ((), ("",), ("a",), ("b",), ("a", "b"), ("ab",))
+        )
+    ]
+    assert len(set(derived)) == len(derived) == 54
+    assert all(len(secret) == 32 for secret in derived)
+
+
+def test_a_purpose_and_its_context_do_not_run_together() -> None:
+    assert derive(KEY, "permit", "a").secret != derive(KEY, "permita").secret
+
+
+def test_pools_have_different_permit_keys_under_the_same_ids() -> None:
+    root = KeyRing.of(KEY, NEWER_KEY)
+    left, right = permit_keys(root, "left"), permit_keys(root, "right")
+    assert left.current.id == right.current.id == NEWER_KEY.id
+    assert set(left.others) == set(root.others)
+    assert left.current.secret != right.current.secret
+
+
+def test_the_greatest_id_is_current_and_the_others_verify() -> None:
+    ring = KeyRing.of(NEWER_KEY, KEY)
+    assert (ring.current, ring.find(KEY.id), ring.find("other")) == (NEWER_KEY, KEY, None)
+
+
+def test_an_empty_ring_and_a_short_key_are_refused() -> None:
+    with pytest.raises(SpecError, match="at least one key"):
+        KeyRing.of()
+    with pytest.raises(SpecError, match="has 31 bytes"):
+        Key("k", b"k" * 31)
+
+
+def test_a_key_is_never_shown() -> None:
+    secret = b"\xabsecret" + b"k" * 32
+    shown = f"{Key('id', secret)!r} {Key('id', secret)} {KeyRing.of(Key('id', secret))!r}"
+    assert "secret" not in shown.replace("secret=", "")
+    assert "id" in shown
+
+
+def test_macs_of_different_fields_do_not_match() -> None:
+    assert matches(KEY.mac("a", "b"), KEY.mac("a", "b"))
+    for other in (KEY.mac("ab"), KEY.mac("a", b"b"), OTHER_KEY.mac("a", "b")):
+        assert not matches(KEY.mac("a", "b"), other)
