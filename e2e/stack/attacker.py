@@ -9,11 +9,11 @@ from dataclasses import dataclass
 import httpx2 as httpx
 
 from cachescope.core.digests import sha256
-from cachescope.core.epochs import EpochVector, target_name
-from cachescope.core.keys import Key, KeyRing, derive
+from cachescope.core.epochs import EpochVector
+from cachescope.core.keys import Key, KeyRing
 from cachescope.core.permits import PERMIT_HEADER, Permit, permit_keys, write_permit
 from cachescope.core.statements import CHALLENGE_HEADER, STATEMENT_HEADER, Statement, read_statement
-from cachescope.core.types import Digest, Reuse, ScopeClass, TargetKind
+from cachescope.core.types import Digest, Reuse, ScopeClass
 from e2e.stack.install import Stack
 
 PATH = "/v1/chat/completions"
@@ -71,8 +71,7 @@ class Insider:
 
     def epochs(self) -> EpochVector:
         """A vector with the pool's epoch alone, as it stands."""
-        naming = derive(Key("targets", bytes.fromhex(self.stack.credentials.root_keys["targets"])), "target")
-        target = target_name(naming, TargetKind.POOL, self.stack.pool.uid)
+        target = self.stack.pool_target
         return EpochVector.of({target: self.stack.head.floors.floor(target)})
 
     def _root(self) -> KeyRing:

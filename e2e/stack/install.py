@@ -7,6 +7,7 @@ import secrets
 import subprocess
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -14,8 +15,11 @@ import yaml
 from cachescope.api.documents import parse, read_documents, select
 from cachescope.api.resources import ServingPool, Tenant
 from cachescope.api.settings import Settings
-from cachescope.core.epochs import Floors, epoch
-from cachescope.core.heads import Head
+from cachescope.core.epochs import Floors, epoch, target_name
+from cachescope.core.heads import Head, parse_head
+from cachescope.core.keys import Key, derive
+from cachescope.core.types import TargetKind, TargetName
+from cachescope.manifests.configuration import gateway_head, pool_head, write_head
 from cachescope.manifests.installation import Declared, installation
 from cachescope.manifests.parts import Site
 from e2e.stack import kubectl
@@ -34,18 +38,39 @@ class Stack:
         site: Namespace and images.
         declared: What was declared.
         credentials: Its secrets.
-        head: The epochs that stand.
+        ledger: The file with the epochs that stand; it outlives a run, since epochs never fall.
     """
 
     site: Site
     declared: Declared
     credentials: Credentials
-    head: Head
+    ledger: Path
 
     @property
     def pool(self) -> ServingPool:
         """The demo's pool."""
         return self.declared.pools[0]
+
+    @property
+    def head(self) -> Head:
+        """The epochs that stand."""
+        return parse_head(json.loads(self.ledger.read_text()))
+
+    @property
+    def pool_target(self) -> TargetName:
+        """Name of the pool's epoch target."""
+        naming = derive(Key("targets", bytes.fromhex(self.credentials.root_keys["targets"])), "target")
+        return target_name(naming, TargetKind.POOL, self.pool.uid)
+
+    def raise_pool_epoch(self) -> Head:
+        """Roll the pool's epoch forward by one, for gateways and guards."""
+        before = self.head
+        raised = epoch(before.floors.floor(self.pool_target) + 1)
+        floors = Floors({**before.floors.by_target, self.pool_target: raised}, before.floors.base)
+        head = Head(before.lineage, before.sequence + 1, floors)
+        self.ledger.write_text(write_head(head))
+        kubectl.apply([gateway_head(self.site, head), pool_head(self.site, self.pool, head)])
+        return head
 
     def manifests(self) -> list[dict[str, Any]]:
         """Every object of the installation."""
@@ -68,7 +93,7 @@ def prepare() -> Stack:
         (EXAMPLES / "settings.yaml").read_text(), _with_image((EXAMPLES / "resources.yaml").read_text(), images["vllm-cpu"])
     )
     site = Site(kubectl.NAMESPACE, images["gateway"], images["guard"])
-    return Stack(site, declared, load(STATE / "credentials.json"), Head(_lineage(), 1, Floors(base=epoch(1))))
+    return Stack(site, declared, load(STATE / "credentials.json"), _ledger())
 
 
 def declare(settings_text: str, resources_text: str) -> Declared:
@@ -102,9 +127,8 @@ def _with_image(text: str, image: str) -> str:
     return yaml.safe_dump_all(documents, sort_keys=False)
 
 
-def _lineage() -> str:
-    path = STATE / "lineage"
+def _ledger() -> Path:
+    path = STATE / "head.json"
     if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(secrets.token_hex(16))
-    return path.read_text()
+        path.write_text(write_head(Head(secrets.token_hex(16), 1, Floors(base=epoch(1)))))
+    return path
