@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import fields, is_dataclass, replace
-from typing import Any, TypeVar
+from enum import Enum
+from typing import Any
 
+from hypothesis import settings
 from hypothesis import strategies as st
 
 from cachescope.core.epochs import EpochVector
@@ -12,18 +14,20 @@ from cachescope.core.keys import Key
 from cachescope.core.record import EngineDigests, IdentityRecord
 from cachescope.core.types import Digest, Epoch, Namespace, ScopeClass, TargetName
 
+settings.register_profile("unit", max_examples=40, deadline=None, database=None)
+settings.load_profile("unit")
+
 KEY = Key("2026-11-30", bytes(range(32)))
 OTHER_KEY = Key("2026-11-30", bytes(range(1, 33)))
 NEWER_KEY = Key("2027-01-01", bytes(range(32)))
 
 texts = st.text(st.characters(codec="utf-8"), max_size=8)
 scalars = st.one_of(texts, st.binary(max_size=8), st.integers(), st.none())
+ascii_texts = st.text(st.characters(max_codepoint=127), max_size=6)
 frame_fields = st.recursive(scalars, lambda inner: st.lists(inner, max_size=4), max_leaves=12)
 targets = st.sampled_from([TargetName(digit * 64) for digit in "abcdef"])
 epochs = st.integers(0, 4).map(Epoch)
 floors_by_target = st.dictionaries(targets, epochs, max_size=6)
-
-T = TypeVar("T")
 
 
 def digest_of(digit: str) -> Digest:
@@ -59,8 +63,8 @@ def variants(value: Any) -> dict[str, Any]:
 
 def another(value: Any) -> Any:
     """Another value of the same type."""
-    if isinstance(value, ScopeClass):
-        return ScopeClass.PRINCIPAL if value is not ScopeClass.PRINCIPAL else ScopeClass.TENANT
+    if isinstance(value, Enum):
+        return next(item for item in type(value) if item is not value)
     if isinstance(value, EpochVector):
         (target, epoch), *rest = value.entries
         return EpochVector(((target, Epoch(epoch + 1)), *rest))
@@ -68,6 +72,4 @@ def another(value: Any) -> Any:
         return value + 1
     if isinstance(value, str) and value.startswith("sha256:"):
         return digest_of("f")
-    if isinstance(value, str):
-        return value[:-1] + ("0" if value[-1:] != "0" else "1")
-    return next(item for item in type(value) if item is not value)
+    return value[:-1] + ("0" if value[-1:] != "0" else "1")

@@ -437,6 +437,18 @@ def test_any_object_is_refused_or_goes_out_with_our_salt_alone(fields: dict[str,
 
 
 @settings(max_examples=100, deadline=None)
+@given(st.dictionaries(st.sampled_from(sorted(CHAT.body.keep)), VALUES, max_size=3))
+def test_every_digest_is_over_rfc_8785_whichever_way_it_was_made(content: dict[str, Any]) -> None:
+    try:
+        expected = sha256(rfc8785.dumps(content))
+    except rfc8785.CanonicalizationError:
+        with pytest.raises(BadBody):
+            content_digest(content)
+    else:
+        assert content_digest(content) == expected
+
+
+@settings(max_examples=100, deadline=None)
 @given(st.binary(max_size=200))
 def test_any_bytes_are_an_object_or_a_bad_body(body: bytes) -> None:
     with contextlib.suppress(BadBody):

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cachescope.core.digests import canonical, digest, sha256
+from tests.unit.core_strategies import ascii_texts, texts
 
-names = st.text(st.characters(max_codepoint=127), max_size=6)
 plain = st.recursive(
-    st.one_of(st.text(st.characters(codec="utf-8"), max_size=6), st.integers(-(2**53) + 1, 2**53 - 1), st.booleans(), st.none()),
-    lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(names, inner, max_size=4)),
+    st.one_of(texts, st.integers(-(2**53) + 1, 2**53 - 1), st.booleans(), st.none()),
+    lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(ascii_texts, inner, max_size=4)),
     max_leaves=12,
 )
 

@@ -100,16 +100,16 @@ def test_harmless_arguments_are_allowed(args: list[str]) -> None:
 
 
 @pytest.mark.parametrize("name", REFUSED_VARIABLES)
-@pytest.mark.parametrize("value", ["1", "true", "x"])
-def test_a_variable_that_opens_a_door_is_refused(name: str, value: str) -> None:
-    (sentence,) = forbidden(SERVE, {name: value})
-    assert sentence.startswith(name)
+def test_a_variable_that_opens_a_door_is_refused(name: str) -> None:
+    for value in ("1", "true", "x"):
+        (sentence,) = forbidden(SERVE, {name: value})
+        assert sentence.startswith(name)
 
 
 @pytest.mark.parametrize("name", REFUSED_VARIABLES)
-@pytest.mark.parametrize("value", ["", "0", "false", "False"])
-def test_a_variable_that_is_off_is_allowed(name: str, value: str) -> None:
-    assert forbidden(SERVE, {name: value}) == ()
+def test_a_variable_that_is_off_is_allowed(name: str) -> None:
+    for value in ("", "0", "false", "False"):
+        assert forbidden(SERVE, {name: value}) == ()
 
 
 def test_the_python_path_is_only_the_guards_own_folder() -> None:

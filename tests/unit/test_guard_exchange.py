@@ -194,10 +194,10 @@ async def test_the_check_of_a_message_takes_microseconds() -> None:
     head = head_at()
     world.source.head = head
     flight = Flight(world.permit().epochs, 1, head)
-    started = time.perf_counter()
+    started = time.process_time()
     for _ in range(10_000):
         world.process.verdict(flight)
-    assert (time.perf_counter() - started) / 10_000 < 25e-6  # five times the figure to reach, for a busy machine
+    assert (time.process_time() - started) / 10_000 < 25e-6  # five times the figure to reach, for a busy machine
 
 
 async def _served_by(world: World, app: App) -> Server:

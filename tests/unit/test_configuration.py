@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.unit.whole_path import WholePath
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> WholePath:
+    return WholePath(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "said"),
+    [
+        ("config/settings.yaml", "identityProviders: [{name: north}]", "issuer"),
+        ("config/settings.yaml", "maxRequestByte: 1", "maxRequestByte"),
+        ("config/resources.yaml", "kind: ServingPool\nspec: 1", "spec"),
+        ("config/resources.yaml", "a: [", "not YAML"),
+        ("config/head.json", "{}", "lineage"),
+        ("config/head.json", '{"lineage": "other", "sequence": 9, "base": 9, "floors": {}}', "lineage changed"),
+        ("root-keys/targets", "not hex", "64 hexadecimal digits"),
+        ("secrets/red-alice/aaaaaaaaaaaaaaaa", "{}", "API key entry"),
+    ],
+)
+def test_a_configuration_with_a_fault_is_not_taken_over(path: WholePath, file: str, content: str, said: str) -> None:
+    before = path.configuration.current()
+    (path.folder / "mounted" / file).write_text(content)
+    path.configuration.refresh()
+    assert path.configuration.current() is before
+    assert said in str(path.configuration.fault)
+
+
+def test_a_fault_that_was_mended_is_taken_over(path: WholePath) -> None:
+    before, file = path.configuration.current(), path.folder / "mounted/config/resources.yaml"
+    good = file.read_text()
+    file.write_text("a: [")
+    path.configuration.refresh()
+    file.write_text(good)
+    path.configuration.refresh()
+    assert path.configuration.fault is None
+    assert path.configuration.current() is not before
+
+
+def test_a_floor_that_falls_is_held(path: WholePath) -> None:
+    path.raise_pool_epoch(5)
+    (path.folder / "mounted/config/head.json").write_text(
+        json.dumps({"lineage": "lineage", "sequence": 3, "base": 1, "floors": {}})
+    )
+    path.configuration.refresh()
+    snapshot = path.configuration.current()
+    assert snapshot is not None
+    assert snapshot.head.floors.floor(path.pool_target()) == 5
+    assert snapshot.head.sequence == 3
+
+
+def test_an_api_key_id_that_two_secrets_claim_is_an_error(path: WholePath) -> None:
+    secrets = path.folder / "mounted/secrets"
+    stolen = next((secrets / "red-alice").iterdir())
+    (secrets / "blue-carol" / stolen.name).write_text(stolen.read_text())
+    path.configuration.refresh()
+    assert "claimed twice" in str(path.configuration.fault)
+
+
+def test_a_tenant_that_names_an_unknown_provider_is_an_error(path: WholePath) -> None:
+    file = path.folder / "mounted/config/resources.yaml"
+    file.write_text(file.read_text().replace("provider: south", "provider: east", 1))
+    path.configuration.refresh()
+    assert "'east'" in str(path.configuration.fault)
+
+
+async def test_a_new_root_key_is_a_new_set_of_salts_without_a_restart(path: WholePath) -> None:
+    await path.prove()
+    key, text = path.credentials.api_keys["blue-carol"], "once upon a midnight dreary" * 10
+    await path.cached(key, text)
+    assert await path.cached(key, text) > 0
+    (path.folder / "mounted/root-keys/k2").write_text("ab" * 32)
+    path.configuration.refresh()
+    snapshot = path.configuration.current()
+    assert snapshot is not None
+    path.process.keys.ring = snapshot.permits[snapshot.policy.pools["tiny"].uid]
+    assert await path.cached(key, text) == 0

@@ -1,0 +1,103 @@
+"""Permits and statements: they are read whole, and no changed field keeps its MAC."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, fields
+from typing import Any
+
+import pytest
+
+from cachescope.core.epochs import EpochVector
+from cachescope.core.errors import WireFormatError
+from cachescope.core.keys import KeyRing
+from cachescope.core.permits import Permit, read_permit, write_permit
+from cachescope.core.signed import sign
+from cachescope.core.statements import Statement, read_statement, write_statement
+from cachescope.core.types import Epoch, Reuse, ScopeClass, TargetName
+from tests.unit.core_strategies import KEY, RECORD, digest_of, variants
+
+RING = KeyRing.of(KEY)
+PERMIT = Permit(
+    id="0" * 32,
+    pool_uid="pool",
+    pod_uid="pod",
+    boot_id="1" * 32,
+    tick=123,
+    method="POST",
+    path="/v1/completions",
+    body_digest=digest_of("a"),
+    record_digest=digest_of("b"),
+    runtime_digest=digest_of("c"),
+    scope=ScopeClass.TENANT,
+    epochs=EpochVector.of({TargetName("a" * 64): Epoch(1), TargetName("b" * 64): Epoch(2)}),
+    lineage="lineage",
+    sequence=9,
+    reuse=Reuse.SALTED,
+)
+STATEMENT = Statement("n" * 22, "pool", "pod", "1" * 32, 123, RECORD.engine, "lineage", 9, "0.1.0")
+VARIANTS = variants(PERMIT)
+PAYLOAD: dict[str, Any] = {**asdict(PERMIT), "epochs": [list(entry) for entry in PERMIT.epochs.entries]}
+
+
+def test_a_permit_is_read_as_it_was_written() -> None:
+    assert read_permit(RING, write_permit(KEY, PERMIT)) == PERMIT
+
+
+def test_every_field_has_a_variant() -> None:
+    assert set(VARIANTS) == {field.name for field in fields(Permit)}
+
+
+@pytest.mark.parametrize("field", VARIANTS)
+def test_a_changed_field_does_not_keep_its_mac(field: str) -> None:
+    honest, changed = write_permit(KEY, PERMIT).split("."), write_permit(KEY, VARIANTS[field]).split(".")
+    assert honest[2] != changed[2]
+    with pytest.raises(WireFormatError, match="does not match"):
+        read_permit(RING, ".".join([*honest[:2], changed[2], honest[3]]))
+    assert read_permit(RING, ".".join(changed)) == VARIANTS[field]
+
+
+@pytest.mark.parametrize("field", VARIANTS)
+@pytest.mark.parametrize("value", [None, 1.5, True, ["x"], {"x": "y"}], ids=repr)
+def test_a_signed_field_of_another_type_is_refused(field: str, value: Any) -> None:
+    with pytest.raises(WireFormatError, match="update the older"):
+        read_permit(RING, sign(KEY, "permit", {**PAYLOAD, field: value}))
+
+
+@pytest.mark.parametrize("field", VARIANTS)
+def test_a_missing_field_is_refused(field: str) -> None:
+    with pytest.raises(WireFormatError, match="update the older"):
+        read_permit(RING, sign(KEY, "permit", {name: value for name, value in PAYLOAD.items() if name != field}))
+
+
+def test_an_unknown_field_is_refused() -> None:
+    with pytest.raises(WireFormatError, match="update the older"):
+        read_permit(RING, sign(KEY, "permit", {**PAYLOAD, "new": "x"}))
+
+
+@pytest.mark.parametrize("epochs", [[["a"]], [["a", -1]], [["a", 2**53]], [["a", "1"]], [["a", 1.0]], "ab", {"a": 1}], ids=repr)
+def test_epochs_of_another_shape_are_refused(epochs: Any) -> None:
+    with pytest.raises(WireFormatError, match="update the older"):
+        read_permit(RING, sign(KEY, "permit", {**PAYLOAD, "epochs": epochs}))
+
+
+def test_a_statement_is_read_as_it_was_written() -> None:
+    assert read_statement(RING, write_statement(KEY, STATEMENT), nonce=STATEMENT.nonce) == STATEMENT
+
+
+def test_a_statement_for_another_challenge_is_refused() -> None:
+    with pytest.raises(WireFormatError, match="another challenge"):
+        read_statement(RING, write_statement(KEY, STATEMENT), nonce="m" * 22)
+
+
+def test_a_permit_is_no_statement_and_a_statement_no_permit() -> None:
+    with pytest.raises(WireFormatError, match="does not match"):
+        read_statement(RING, write_permit(KEY, PERMIT), nonce="n" * 22)
+    with pytest.raises(WireFormatError, match="does not match"):
+        read_permit(RING, write_statement(KEY, STATEMENT))
+
+
+@pytest.mark.parametrize("field", [field.name for field in fields(Statement)])
+def test_a_statement_without_a_field_is_refused(field: str) -> None:
+    payload = {name: value for name, value in asdict(STATEMENT).items() if name != field}
+    with pytest.raises(WireFormatError, match="update the older"):
+        read_statement(RING, sign(KEY, "statement", payload), nonce=STATEMENT.nonce)

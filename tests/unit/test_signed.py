@@ -1,0 +1,97 @@
+"""Signed documents: every changed bit, field, key, purpose or version is refused."""
+
+from __future__ import annotations
+
+import base64
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cachescope.core.errors import WireFormatError
+from cachescope.core.keys import Key, KeyRing
+from cachescope.core.signed import MAX_CHARACTERS, read_signed, sign
+from tests.unit.core_strategies import KEY, NEWER_KEY, OTHER_KEY
+
+RING = KeyRing.of(KEY)
+PAYLOAD = {"id": "x", "n": 7, "nested": [["a", 1]], "text": "é"}
+TEXT = sign(KEY, "permit", PAYLOAD)
+ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.=+/ \n\0é"
+
+
+def _encoded(content: bytes) -> str:
+    return base64.urlsafe_b64encode(content).rstrip(b"=").decode()
+
+
+def test_a_document_is_read_as_it_was_signed() -> None:
+    assert read_signed(RING, "permit", TEXT) == PAYLOAD
+    assert TEXT.isascii()
+
+
+@pytest.mark.parametrize("position", range(len(TEXT)))
+def test_any_other_character_at_any_place_is_refused(position: int) -> None:
+    for character in ALPHABET:
+        if character != TEXT[position]:
+            with pytest.raises(WireFormatError, match="; "):
+                read_signed(RING, "permit", TEXT[:position] + character + TEXT[position + 1 :])
+
+
+@given(st.integers(0, 3), st.integers(0, 10_000), st.integers(0, 7))
+def test_any_flipped_bit_of_any_part_is_refused(part: int, place: int, bit: int) -> None:
+    parts = TEXT.split(".")
+    content = bytearray(base64.urlsafe_b64decode(parts[part] + "=" * (-len(parts[part]) % 4)) if part else parts[0].encode())
+    content[place % len(content)] ^= 1 << bit
+    parts[part] = _encoded(bytes(content)) if part else content.decode("latin-1")
+    with pytest.raises(WireFormatError):
+        read_signed(RING, "permit", ".".join(parts))
+
+
+@given(st.text(max_size=60))
+def test_any_text_is_refused_quietly(text: str) -> None:
+    for candidate in (text, "v1." + text, f"v1.{text}.{text}.{text}", TEXT + text + "x"):
+        with pytest.raises(WireFormatError):
+            read_signed(RING, "permit", candidate)
+
+
+def test_characters_left_out_or_added_are_refused() -> None:
+    for length in range(len(TEXT)):
+        with pytest.raises(WireFormatError):
+            read_signed(RING, "permit", TEXT[:length])
+    for candidate in (TEXT + "=", TEXT + "A", TEXT + ".", "." + TEXT, TEXT + "\n", TEXT.replace(".", "..", 1)):
+        with pytest.raises(WireFormatError):
+            read_signed(RING, "permit", candidate)
+
+
+def test_a_document_of_one_purpose_is_worthless_for_another() -> None:
+    for purpose in ("statement", "permi", "permitt", ""):
+        with pytest.raises(WireFormatError, match="does not match"):
+            read_signed(RING, purpose, TEXT)
+
+
+def test_another_or_an_unknown_key_is_refused_and_an_older_one_is_read() -> None:
+    with pytest.raises(WireFormatError, match="does not match"):
+        read_signed(KeyRing.of(OTHER_KEY), "permit", TEXT)
+    with pytest.raises(WireFormatError, match="unknown key"):
+        read_signed(KeyRing.of(NEWER_KEY), "permit", TEXT)
+    assert read_signed(KeyRing.of(NEWER_KEY, KEY), "permit", TEXT) == PAYLOAD
+
+
+def test_a_key_under_another_id_is_another_key() -> None:
+    renamed = Key("renamed", KEY.secret)
+    parts = TEXT.split(".")
+    with pytest.raises(WireFormatError, match="does not match"):
+        read_signed(KeyRing.of(renamed), "permit", ".".join([parts[0], _encoded(b"renamed"), *parts[2:]]))
+
+
+@pytest.mark.parametrize("content", [b"[]", b"7", b"null", b"{", b"\xff", b""])
+def test_a_signed_value_that_is_no_object_is_refused(content: bytes) -> None:
+    mac = KEY.mac("cachescope/signed", "permit", "v1", KEY.id, content)
+    text = ".".join(["v1", _encoded(KEY.id.encode()), _encoded(content), _encoded(mac)])
+    with pytest.raises(WireFormatError, match="not a JSON object"):
+        read_signed(RING, "permit", text)
+
+
+def test_a_document_longer_than_a_header_may_be_is_refused() -> None:
+    long = sign(KEY, "permit", {"x": "y" * MAX_CHARACTERS})
+    with pytest.raises(WireFormatError, match="four parts"):
+        read_signed(RING, "permit", long)
