@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 
 from cachescope.core.types import Epoch
 from cachescope.guard.heads import FileHeads
-from tests.unit.guard_fakes import LEASE_MS, POOL, TENANT, Clock
+from tests.unit.guard_fakes import BODY, LEASE_MS, POOL, TENANT, Clock, Server, World
 
 
 class Ledger:
@@ -143,3 +144,22 @@ async def test_reads_are_limited_to_ten_a_second(ledger: Ledger) -> None:
     head = ledger.source.current(ledger.clock())
     assert head is not None
     assert head.sequence == 2
+
+
+@pytest.mark.parametrize(("pause", "raised", "cut"), [(LEASE_MS, 1, True), (LEASE_MS - 2000, 2, True), (LEASE_MS - 2000, 1, False)])
+async def test_a_lapse_or_a_raised_epoch_closes_what_is_in_flight(tmp_path: Path, pause: int, raised: int, cut: bool) -> None:
+    world, ledger = World(), Ledger(tmp_path)
+    ledger.clock = world.clock
+    world.process.source = ledger.source = FileHeads(ledger.file, LEASE_MS, world.clock)
+    await ledger.write()
+    world.engine.chunks = asyncio.Queue()
+    server = Server([BODY])
+    answering = asyncio.ensure_future(world.app(world.scope(world.permit()), server.receive, server.send))
+    await server.until_messages(1)
+    world.clock.now += pause
+    await ledger.write(tenant=raised)
+    world.process.apply()
+    for chunk in (b"one", None):
+        world.engine.chunks.put_nowait(chunk)
+    await asyncio.wait_for(answering, 5)
+    assert (server.complete, server.body) == ((False, b"") if cut else (True, b"one"))

@@ -231,6 +231,14 @@ async def test_not_exactly_one_tenant_is_forbidden(identities: tuple[JwtIdentity
         await verifier(*identities).authenticate(GOOD)
 
 
+async def test_the_audience_tells_tenants_apart() -> None:
+    tokens = verifier(JwtIdentity("uid-red", "main", "red-service"), JwtIdentity("uid-blue", "main", "blue-service"))
+    assert (await tokens.authenticate(sign(claims(aud="red-service")))).tenant_uid == "uid-red"
+    assert (await tokens.authenticate(sign(claims(aud=["x", "blue-service"])))).tenant_uid == "uid-blue"
+    with pytest.raises(Forbidden, match="more than one tenant"):
+        await tokens.authenticate(sign(claims(aud=["red-service", "blue-service"])))
+
+
 @pytest.mark.parametrize("value", ["Red", "red ", "redd", "", 1, True, None, {"red": 1}, [["red"]], [], ["RED"]])
 async def test_claims_are_compared_exactly(value: object) -> None:
     content = json.dumps(claims() | {"team": value}).encode()

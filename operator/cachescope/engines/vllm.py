@@ -20,6 +20,8 @@ _FIRST_WITH_SALT = Version("0.9.0")
 # Extra keys of a block's hash carry their type since 0.31.0 (`v1/core/kv_cache_utils.py`); before, a salt equal to a LoRA
 # adapter's name hit that adapter's blocks (vllm-project/vllm#44701). 0.30.0 brought the check of a salt's length and characters.
 _FIRST_ENFORCED = Version("0.31.0")
+# Sources were read up to and including the 0.33 releases; what comes later is unknown until somebody has read it.
+_FIRST_UNREAD = Version("0.34.0")
 
 
 def capability(version: str) -> Capability:
@@ -29,14 +31,16 @@ def capability(version: str) -> Capability:
         version: The engine's version as it reports it, e.g. `0.32.0`.
 
     Returns:
-        `ENFORCED` for releases since 0.31.0; `UNKNOWN` for what is no release: builds from source, release candidates, builds
-        with a local suffix, and text that is no version, such as `latest`.
+        `ENFORCED` for the releases 0.31 to 0.33; `UNKNOWN` for later ones, and for what is no release: builds from source,
+        release candidates, builds with a local suffix, and text that is no version, such as `latest`.
     """
     try:
         parsed = Version(version)
     except InvalidVersion:
         return Capability.UNKNOWN
     if parsed.is_prerelease or parsed.local or parsed.epoch:
+        return Capability.UNKNOWN
+    if parsed >= _FIRST_UNREAD:
         return Capability.UNKNOWN
     if parsed >= _FIRST_ENFORCED:
         return Capability.ENFORCED

@@ -17,7 +17,7 @@ from typing import cast
 import orjson
 import rfc8785
 
-from cachescope.core.digests import sha256
+from cachescope.core.digests import Plain, canonical, sha256
 from cachescope.core.record import ABSENT
 from cachescope.core.types import Digest, Salt
 from cachescope.engines.routes import Dialect, Route
@@ -130,6 +130,13 @@ def toolset_digest(tools: list[Json]) -> Digest:
 def _canonical(name: str, value: Json) -> bytes:
     if _is_token_ids(value):
         return orjson.dumps(value)  # its own canonical form; prompts of 100,000 tokens come this way
+    try:
+        return canonical(cast("Plain", value))  # the same bytes, an order of magnitude sooner, for all that has no fractions
+    except ValueError:
+        return _canonical_with_fractions(name, value)
+
+
+def _canonical_with_fractions(name: str, value: Json) -> bytes:
     try:
         return rfc8785.dumps(value)
     except rfc8785.CanonicalizationError:

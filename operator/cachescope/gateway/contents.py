@@ -135,9 +135,10 @@ def template_arguments(value: Json, _: Sieve) -> Json:
 def _is_prompt(value: Json) -> bool:
     if not isinstance(value, list):
         return isinstance(value, str)
-    if not set(map(type, value)) <= {str, int, list}:
+    kinds = set(map(type, value))
+    if not kinds <= {str, int, list}:
         return False
-    return all(set(map(type, item)) == {int} for item in value if isinstance(item, list))
+    return list not in kinds or all(set(map(type, item)) == {int} for item in value if isinstance(item, list))
 
 
 def _message(value: Json, sieve: Sieve, path: str) -> Json:

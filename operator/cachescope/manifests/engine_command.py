@@ -52,6 +52,6 @@ def _check(pool: ServingPool) -> None:
         found.append("PYTHONPATH decides which guard is loaded; remove it from engine.env")
     verdict = capability(engine.version)
     if verdict is not Capability.ENFORCED:
-        found.append(f"vLLM {engine.version} is {verdict.value} for per-request salts; use a released version from 0.31.0 on")
+        found.append(f"vLLM {engine.version} is {verdict.value} for per-request salts; use a release of 0.31, 0.32 or 0.33")
     if found:
         raise SpecError(f"ServingPool {pool.name!r}: {'; '.join(found)}")
