@@ -23,8 +23,7 @@ checks: $(VENV)/ok ## Format, lint, types, layers
 unit: $(VENV)/ok ## Pure tests, without a network
 	$(RUN) -m pytest tests/unit -q
 
-integration: $(VENV)/ok ## Real API server, real Envoy
-	$(RUN) -m e2e.cluster up --provider $(PROVIDER) --binaries-only
+integration: cluster ## Real API server, real Envoy
 	$(RUN) -m pytest tests/integration -q
 
 e2e: cluster images ## The real pool on the real cluster

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from e2e.cluster.image_names import full_name
 from e2e.cluster.layout import Layout
 from e2e.cluster.local import binaries, components, configs, firewall, images, ports, teardown
 
@@ -89,7 +90,7 @@ def test_a_version_is_read_from_either_form_of_a_requirement() -> None:
     ],
 )
 def test_image_names_expand_as_runtimes_expand_them(short: str, full: str) -> None:
-    assert images.full_name(short) == full
+    assert full_name(short) == full
 
 
 def test_a_packed_image_is_reproducible_and_holds_its_program() -> None:

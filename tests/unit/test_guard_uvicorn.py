@@ -1,4 +1,4 @@
-"""The guard under a real server: a cut answer must not look whole. Skipped where uvicorn is not installed."""
+"""The guard under a real server: a cut answer must not look whole."""
 
 from __future__ import annotations
 
@@ -6,14 +6,12 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
 
 import pytest
+import uvicorn
 
 from cachescope.core.permits import write_permit
 from tests.unit.guard_fakes import BODY, KEY, PATH, World, head_at
-
-uvicorn: Any = pytest.importorskip("uvicorn")
 
 
 @asynccontextmanager

@@ -14,6 +14,7 @@ Rules, in the order in which they are checked:
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from dataclasses import dataclass
 from enum import Enum
 
@@ -156,7 +157,7 @@ class UsedPermits:
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
-        self._ticks: dict[str, int] = {}
+        self._ticks: OrderedDict[str, int] = OrderedDict()
 
     def __len__(self) -> int:
         """Ids kept now."""
@@ -166,12 +167,13 @@ class UsedPermits:
         """Use a permit that passed `refusal` in this very moment; the second use of an id is refused."""
         if permit.id in self._ticks:
             return Refusal.USED
-        if len(self._ticks) >= self._capacity:
-            self._drop_older_than(tick - max_age_ms)
+        self._forget_older_than(tick - max_age_ms)
         if len(self._ticks) >= self._capacity:
             return Refusal.MEMORY_FULL
         self._ticks[permit.id] = permit.tick
         return None
 
-    def _drop_older_than(self, oldest: int) -> None:
-        self._ticks = {key: seen for key, seen in self._ticks.items() if seen >= oldest}
+    def _forget_older_than(self, oldest: int) -> None:
+        """Forget from the front, where the first used are; one that is young holds those behind it a little longer."""
+        while self._ticks and next(iter(self._ticks.values())) < oldest:
+            self._ticks.popitem(last=False)

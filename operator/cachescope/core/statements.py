@@ -7,6 +7,7 @@ one answer proves that this process is guarded, that the guard holds the pool's 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from typing import Any
 
 from cachescope.core.errors import WireFormatError
 from cachescope.core.keys import Key, KeyRing
@@ -16,6 +17,7 @@ from cachescope.core.signed import read_signed, sign
 CHALLENGE_HEADER = "x-cachescope-challenge"
 STATEMENT_HEADER = "x-cachescope-statement"
 _PURPOSE = "statement"
+_INTEGERS = frozenset({"tick", "sequence"})
 
 
 @dataclass(frozen=True)
@@ -58,9 +60,17 @@ def read_statement(keys: KeyRing, text: str, *, nonce: str) -> Statement:
     """
     payload = read_signed(keys, _PURPOSE, text)
     try:
-        statement = Statement(**{**payload, "engine": EngineDigests(**payload["engine"])})
-    except (KeyError, TypeError) as error:
+        statement = _parse(payload)
+    except (KeyError, TypeError, AttributeError) as error:
         raise WireFormatError(f"the statement's fields cannot be read ({error}); update the older of gateway and guard") from error
     if statement.nonce != nonce:
         raise WireFormatError("the statement answers another challenge; it may be a replay: send a new challenge")
     return statement
+
+
+def _parse(payload: dict[str, Any]) -> Statement:
+    engine = payload.pop("engine")
+    for name, value in [*payload.items(), *engine.items()]:
+        if type(value) is not (int if name in _INTEGERS else str):
+            raise TypeError(f"{name} is of another type")
+    return Statement(**payload, engine=EngineDigests(**engine))

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from cachescope.api.resources import ServingPool
 from cachescope.core.errors import SpecError
-from cachescope.core.front_doors import forbidden
+from cachescope.core.front_doors import MIDDLEWARE, forbidden
 from cachescope.core.labels import ENGINE_PORT
 from cachescope.engines.routes import Capability
 from cachescope.engines.vllm import capability
 
 GUARD_FOLDER = "/cachescope"
 HOME = "/home/engine"
-MIDDLEWARE = "cachescope.guard.asgi.Guard"
 
 _WRITABLE = {
     "HOME": HOME,
