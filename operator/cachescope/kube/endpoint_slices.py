@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
 import time
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import Any
@@ -108,7 +109,8 @@ async def load_configuration() -> None:
     try:
         config.load_incluster_config()  # type: ignore[no-untyped-call]
     except config.ConfigException:
-        await config.load_kube_config()  # type: ignore[no-untyped-call]
+        # Named here: the client reads the variable only once, when it is imported.
+        await config.load_kube_config(config_file=os.environ.get("KUBECONFIG"))  # type: ignore[no-untyped-call]
 
 
 async def _events(stream: aiohttp.ClientResponse) -> AsyncIterator[dict[str, Any]]:
