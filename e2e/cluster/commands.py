@@ -9,9 +9,7 @@ from e2e.cluster.errors import ClusterSetupError
 POLL_SECONDS = 0.1
 
 
-def run(
-    argv: Sequence[str], *, stdin: str | None = None, env: Mapping[str, str] | None = None, cwd: str | None = None
-) -> str:
+def run(argv: Sequence[str], *, stdin: str | None = None, env: Mapping[str, str] | None = None, cwd: str | None = None) -> str:
     """Runs a program to its end.
 
     Args:

