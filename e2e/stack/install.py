@@ -12,9 +12,9 @@ from typing import Any
 
 import yaml
 
-from cachescope.api.documents import parse, read_documents, select
-from cachescope.api.resources import ServingPool, Tenant
-from cachescope.api.settings import Settings
+from cachescope.api.documents import read_documents
+from cachescope.api.resources import ServingPool
+from cachescope.cli.render import declare
 from cachescope.core.epochs import Floors, epoch, target_name
 from cachescope.core.heads import Head, parse_head
 from cachescope.core.keys import Key, derive
@@ -89,20 +89,9 @@ def prepare() -> Stack:
     images = json.loads(
         subprocess.run([sys.executable, "-m", "images", "list", "--json"], cwd=ROOT, capture_output=True, check=True).stdout
     )
-    declared = declare(
-        (EXAMPLES / "settings.yaml").read_text(), _with_image((EXAMPLES / "resources.yaml").read_text(), images["vllm-cpu"])
-    )
+    declared = _declared(images["vllm-cpu"])
     site = Site(kubectl.NAMESPACE, images["gateway"], images["guard"])
     return Stack(site, declared, load(STATE / "credentials.json"), _ledger())
-
-
-def declare(settings_text: str, resources_text: str) -> Declared:
-    """Parse settings and resources."""
-    documents = read_documents(resources_text, "resources.yaml")
-    settings = Settings.model_validate(yaml.safe_load(settings_text) or {})
-    pools = list(select(ServingPool, documents, "resources.yaml"))
-    tenants = [parse(Tenant, item, "resources.yaml") for item in documents if item["kind"] == "Tenant"]
-    return Declared(settings_text, resources_text, settings, pools, tenants)
 
 
 def install(stack: Stack) -> None:
@@ -117,6 +106,11 @@ def install(stack: Stack) -> None:
 def _namespace(site: Site) -> dict[str, Any]:
     labels = {"pod-security.kubernetes.io/enforce": "restricted"}
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": site.namespace, "labels": labels}}
+
+
+def _declared(image: str) -> Declared:
+    resources = _with_image((EXAMPLES / "resources.yaml").read_text(), image)
+    return declare((EXAMPLES / "settings.yaml").read_text(), resources, source="examples/demo/resources.yaml")
 
 
 def _with_image(text: str, image: str) -> str:

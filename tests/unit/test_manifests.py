@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
+from cachescope.cli.render import declare
 from cachescope.core.epochs import Floors, epoch
 from cachescope.core.errors import SpecError
 from cachescope.core.heads import Head, parse_head
 from cachescope.manifests.configuration import write_head
 from cachescope.manifests.installation import Declared, installation
 from cachescope.manifests.parts import Site
-from e2e.stack.install import declare
 from tests.unit.whole_path import EXAMPLES
 
 SITE = Site("pools", "gateway-image", "guard-image")
@@ -21,7 +21,7 @@ HEAD = Head("lineage", 1, Floors(base=epoch(1)))
 
 def declared(change: tuple[str, str] = ("", "")) -> Declared:
     resources = (EXAMPLES / "resources.yaml").read_text()
-    return declare((EXAMPLES / "settings.yaml").read_text(), resources.replace(*change) if change[0] else resources)
+    return declare((EXAMPLES / "settings.yaml").read_text(), resources.replace(*change) if change[0] else resources, source="test")
 
 
 def rendered(change: tuple[str, str] = ("", "")) -> list[dict[str, Any]]:

@@ -15,8 +15,13 @@ import typer
 import yaml
 
 from cachescope import logs
+from cachescope.cli.render import render
+from cachescope.core.epochs import Floors, epoch
 from cachescope.core.errors import CacheScopeError
+from cachescope.core.heads import Head
 from cachescope.gateway.identity.api_keys import make_key
+from cachescope.manifests.configuration import write_head
+from cachescope.manifests.parts import Site
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Prefix-cache isolation for LLM engines.")
 keys_app = typer.Typer(no_args_is_help=True, help="Make keys.")
@@ -41,6 +46,30 @@ def envoy(config: ConfigFolder, socket: Socket, port: Annotated[int, typer.Optio
     from cachescope.gateway.start_envoy import start  # noqa: PLC0415 - the other commands do not need its libraries
 
     start(config, socket, port)
+
+
+@app.command("render")
+def render_manifests(
+    *,
+    resources: Annotated[Path, typer.Option(help="YAML with ServingPools, Tenants and CacheScopes.")],
+    settings: Annotated[Path, typer.Option(help="YAML with the installation's settings.")],
+    keys: Annotated[Path, typer.Option(help="Folder of the root keys (`cachescope keys root`).")],
+    head: Annotated[Path, typer.Option(help="JSON with the epochs that stand (`cachescope keys head`).")],
+    gateway_image: Annotated[str, typer.Option(help="Image of the gateway.")],
+    guard_image: Annotated[str, typer.Option(help="Image of the guard's init container.")],
+    namespace: Annotated[str, typer.Option(help="Namespace of gateway and pools; the platform's own.")],
+) -> None:
+    """Print the manifests of an installation, for `kubectl apply -f -`."""
+    site = Site(namespace, gateway_image, guard_image)
+    typer.echo(render(site, resources=resources, settings=settings, keys=keys, head=head), nl=False)
+
+
+@keys_app.command("head")
+def create_head(path: Annotated[Path, typer.Argument(help="File for the first head; an existing one is kept.")]) -> None:
+    """Make the first head: a new lineage with every epoch at 1."""
+    if not path.exists():
+        path.write_text(write_head(Head(secrets.token_hex(16), 1, Floors(base=epoch(1)))))
+        typer.echo(str(path))
 
 
 @keys_app.command("create")
