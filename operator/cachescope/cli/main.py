@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import secrets
@@ -34,10 +33,12 @@ Socket = Annotated[str, typer.Option("--socket", help="Unix socket between Envoy
 @app.command()
 def gateway(config: ConfigFolder, socket: Socket, port: Annotated[int, typer.Option(help="Health and metrics.")] = 9090) -> None:
     """Run the gateway's processor beside Envoy."""
-    from cachescope.gateway.main import Options, run  # noqa: PLC0415 - the other commands do not need its libraries
+    import uvloop  # noqa: PLC0415 - the other commands do not need its libraries
+
+    from cachescope.gateway.main import Options, run  # noqa: PLC0415 - the same
 
     logs.configure(os.environ.get("CACHESCOPE_LOG_LEVEL", "INFO"))
-    asyncio.run(run(Options(config, socket, port, os.environ.get("CACHESCOPE_NAMESPACE", "default"))))
+    uvloop.run(run(Options(config, socket, port, os.environ.get("CACHESCOPE_NAMESPACE", "default"))))
 
 
 @app.command()

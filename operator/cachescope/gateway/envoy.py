@@ -51,7 +51,9 @@ class EnvoySettings:
         secret_file: Path of the file that holds `secret(...)` as JSON, for TLS; plain HTTP without it.
         admin_port: Port of Envoy's admin interface on 127.0.0.1.
         admin_socket: Path of a Unix socket for the admin interface, instead of the port.
-        message_seconds: How long the processor may take for one decision.
+        message_seconds: How long the processor may take for one message. Envoy 1.40 does not hold to it in full-duplex mode,
+            where `processor.serve` keeps the time; it is set for versions that do.
+        frozen_seconds: After how long a processor that answers no ping is given up, with all requests under way.
         upload_idle_seconds: How long a request may stand still before it has a destination.
         stream_idle_seconds: How long an answer may stand still.
         connect_seconds: How long a connection to an engine may take.
@@ -66,6 +68,7 @@ class EnvoySettings:
     admin_port: int = 9901
     admin_socket: str | None = None
     message_seconds: float = 5.0
+    frozen_seconds: float = 10.0
     upload_idle_seconds: float = 60.0
     stream_idle_seconds: float = 600.0
     connect_seconds: float = 2.0
@@ -215,10 +218,10 @@ def _routes(settings: EnvoySettings) -> dict[str, Any]:
     alive = {
         "match": {"path": "/healthz"},
         "direct_response": {"status": 200, "body": {"inline_string": "ok\n"}},
-        "typed_per_filter_config": {
-            "envoy.filters.http.ext_proc": {"@type": _TYPE + "filters.http.ext_proc.v3.ExtProcPerRoute", "disabled": True}
-        },
+        **_unprocessed(),
     }
+    # A tunnel's body never ends, so it could not be decided.
+    tunnel = {"match": {"connect_matcher": {}}, "direct_response": {"status": 403}, **_unprocessed()}
     decided = {
         "match": {"prefix": "/", "headers": [{"name": DESTINATION_HEADER, "present_match": True}]},
         "route": {
@@ -231,7 +234,12 @@ def _routes(settings: EnvoySettings) -> dict[str, Any]:
         "request_headers_to_remove": list(_NOT_UPSTREAM),
     }
     undecided = {"match": {"prefix": "/"}, "direct_response": {"status": 503}}
-    return {"name": "clients", "virtual_hosts": [{"name": "all", "domains": ["*"], "routes": [alive, decided, undecided]}]}
+    return {"name": "clients", "virtual_hosts": [{"name": "all", "domains": ["*"], "routes": [tunnel, alive, decided, undecided]}]}
+
+
+def _unprocessed() -> dict[str, Any]:
+    disabled = {"@type": _TYPE + "filters.http.ext_proc.v3.ExtProcPerRoute", "disabled": True}
+    return {"typed_per_filter_config": {"envoy.filters.http.ext_proc": disabled}}
 
 
 def _engines(settings: EnvoySettings) -> dict[str, Any]:
@@ -259,15 +267,17 @@ def _processor(settings: EnvoySettings) -> dict[str, Any]:
         "type": "STATIC",
         "connect_timeout": "1s",
         "load_assignment": {"cluster_name": "processor", "endpoints": [{"lb_endpoints": [endpoint]}]},
-        "typed_extension_protocol_options": _http_options({"explicit_http_config": {"http2_protocol_options": _pings()}}),
+        "typed_extension_protocol_options": _http_options({"explicit_http_config": {"http2_protocol_options": _pings(settings)}}),
         # Each request holds one stream for as long as its answer lasts.
         "circuit_breakers": _no_limits(),
     }
 
 
-def _pings() -> dict[str, Any]:
+def _pings(settings: EnvoySettings) -> dict[str, Any]:
     # No timer of Envoy's runs on a decision in full-duplex mode: a frozen process is found by its silence.
-    return {"connection_keepalive": {"interval": "1s", "timeout": "4s", "interval_jitter": {"value": 0}}}
+    interval, timeout = settings.frozen_seconds / 4, settings.frozen_seconds * 3 / 4
+    pings = {"interval": _seconds(interval), "timeout": _seconds(timeout), "interval_jitter": {"value": 0}}
+    return {"connection_keepalive": pings}
 
 
 def _http_options(options: dict[str, Any]) -> dict[str, Any]:

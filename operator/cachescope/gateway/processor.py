@@ -14,8 +14,10 @@ Measured on Envoy 1.40:
 - With every response mode off, Envoy ends the gRPC stream as soon as the request is through. With `response_trailer_mode: SEND`
   it keeps it until the answer has ended, the client left or the engine reset, and sends no message for an answer without
   trailers: rule 4 rests on that. The price: a processor that dies cuts the answers that are under way.
-- `message_timeout` does not run in full-duplex mode: the time limit of rule 3 is kept here. For a process that is frozen as a
-  whole Envoy's HTTP/2 pings to it fail, and its requests with them.
+- `message_timeout` does not run in full-duplex mode (a reply after 7 s passed a limit of 5 s): the time of rule 3 is kept here.
+  A process that is frozen, or blocks its event loop, answers none of Envoy's pings and loses its connections after
+  `EnvoySettings.frozen_seconds`.
+- Envoy drops `content-length` in full-duplex mode, even one set here: a header mutation behind the processor puts it back.
 - Repeated headers come as repeated pairs, except those that Envoy knows by name (`authorization`, `content-type`, …): it joins
   these with a comma.
 
@@ -31,7 +33,6 @@ from collections.abc import Coroutine
 from typing import Any, Final
 
 import grpc
-import grpc.aio
 from envoy.service.ext_proc.v3 import external_processor_pb2 as ext_proc
 
 from cachescope.gateway import messages
@@ -40,13 +41,13 @@ from cachescope.gateway.exchange import Answer, Forward, Gate, RequestHead
 
 _LOG: Final = logging.getLogger(__name__)
 _SERVICE: Final = "envoy.service.ext_proc.v3.ExternalProcessor"
-_SLACK_BYTES: Final = 1024 * 1024  # a message is a chunk of the body and its frame; never near the limit
-_EOF: Final = grpc.aio.EOF
-
+_EOF: Final[object] = grpc.aio.EOF  # type: ignore[attr-defined]
 _OPTIONS: Final = (
     # Envoy's pings find a frozen process; gRPC would take them for abuse.
     ("grpc.http2.max_ping_strikes", 0),
     ("grpc.http2.min_ping_interval_without_data_ms", 500),
+    # A message is a chunk of a body, whose own limit is the decision's; gRPC's default of 4 MiB would turn into a 500.
+    ("grpc.max_receive_message_length", -1),
 )
 
 
@@ -59,17 +60,16 @@ async def serve(gate: Gate, socket_path: str, *, decision_seconds: float = 5.0) 
         decision_seconds: How long `admit` and `decide` may take, each.
 
     Returns:
-        The running server; `await server.stop(grace)` lets requests under way end within `grace` seconds.
+        The running server. Hold on to it: gRPC stops a server that nobody holds. `await server.stop(grace)` lets requests under way end within `grace` seconds.
     """
 
-    async def process(_: Any, context: Any) -> None:
+    async def process(_: Any, context: Any) -> None:  # noqa: ANN401 - gRPC's contexts are untyped
         await _Exchange(gate, context, decision_seconds).run()
 
     handler = grpc.stream_stream_rpc_method_handler(
         process, ext_proc.ProcessingRequest.FromString, ext_proc.ProcessingResponse.SerializeToString
     )
-    options = [*_OPTIONS, ("grpc.max_receive_message_length", gate.max_request_bytes + _SLACK_BYTES)]
-    server = grpc.aio.server(options=options)
+    server = grpc.aio.server(options=_OPTIONS)
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(_SERVICE, {"Process": handler}),))
     server.add_insecure_port(f"unix:{socket_path}")
     await server.start()
@@ -83,18 +83,18 @@ class _ClientLeftError(Exception):
 class _Exchange:
     """One HTTP request."""
 
-    __slots__ = ("_context", "_gate", "_seconds", "_trailers")
+    __slots__ = ("_gate", "_seconds", "_stream", "_trailers")
 
-    def __init__(self, gate: Gate, context: Any, seconds: float) -> None:  # noqa: ANN401 see `serve`
+    def __init__(self, gate: Gate, stream: Any, seconds: float) -> None:  # noqa: ANN401 - gRPC's contexts are untyped
         self._gate = gate
-        self._context = context
+        self._stream = stream
         self._seconds = seconds
         self._trailers = False
 
     async def run(self) -> None:
         """Decide and reply; then stay until the answer has ended."""
-        first = await self._context.read()
-        if first is _EOF:
+        first = await self._read()
+        if first is None:
             return
         headers = first.request_headers
         with contextlib.suppress(_ClientLeftError):
@@ -103,7 +103,7 @@ class _Exchange:
     async def _reply(self, head: RequestHead, *, has_body: bool) -> None:
         verdict = await self._verdict(head, has_body=has_body)
         if isinstance(verdict, Answer):
-            await self._context.write(messages.immediate(verdict))
+            await self._write(messages.immediate(verdict))
             return
         try:
             await self._forward(verdict, head, has_body=has_body)
@@ -136,19 +136,18 @@ class _Exchange:
         limit = self._gate.max_request_bytes
         declared = head.one("content-length") or ""
         size = int(declared) if declared.isdecimal() else 0
-        chunks: list[bytes] = []
-        received = complete = 0
-        while not complete and max(size, received) <= limit:
+        body = bytearray()  # a list of the chunks would cost forty times the body, were each a byte long
+        complete = False
+        while not complete and max(size, len(body)) <= limit:
             chunk, complete = await self._chunk()
-            received += len(chunk)
-            chunks.append(chunk)
-        if max(size, received) > limit:
+            body += chunk
+        if max(size, len(body)) > limit:
             return answer("body_too_large", f"The request body is larger than {limit} bytes. Send a shorter one.")
-        return b"".join(chunks)
+        return bytes(body)
 
     async def _chunk(self) -> tuple[bytes, bool]:
-        message = await self._context.read()
-        if message is _EOF:
+        message = await self._read()
+        if message is None:
             raise _ClientLeftError
         if message.HasField("request_trailers"):
             self._trailers = True
@@ -158,22 +157,29 @@ class _Exchange:
     async def _forward(self, forward: Forward, head: RequestHead, *, has_body: bool) -> None:
         if forward.body and not has_body:
             # There is no body to replace: Envoy would send this request without one.
-            await self._context.write(messages.immediate(answer("internal")))
+            await self._write(messages.immediate(answer("internal")))
             return
-        await self._context.write(messages.forward_headers(forward, head, has_body=has_body))
+        await self._write(messages.forward_headers(forward, head, has_body=has_body))
         if has_body:
             for chunk in messages.body_chunks(forward.body, last=not self._trailers):
-                await self._context.write(chunk)
+                await self._write(chunk)
         if self._trailers:
-            await self._context.write(messages.request_trailers_passed())
+            await self._write(messages.request_trailers_passed())
 
     async def _ended(self) -> None:
-        while (message := await self._context.read()) is not _EOF:
+        while (message := await self._read()) is not None:
             if message.HasField("response_trailers"):
-                await self._context.write(messages.response_trailers_passed())
+                await self._write(messages.response_trailers_passed())
 
     def _finished(self, forward: Forward) -> None:
         try:
             self._gate.finished(forward)
         except Exception as error:
             _LOG.error("end of a request was not counted", extra={"error": type(error).__name__})
+
+    async def _read(self) -> ext_proc.ProcessingRequest | None:
+        message = await self._stream.read()
+        return None if message is _EOF else message
+
+    async def _write(self, message: ext_proc.ProcessingResponse) -> None:
+        await self._stream.write(message)
