@@ -60,7 +60,8 @@ async def serve(gate: Gate, socket_path: str, *, decision_seconds: float = 5.0) 
         decision_seconds: How long `admit` and `decide` may take, each.
 
     Returns:
-        The running server. Hold on to it: gRPC stops a server that nobody holds. `await server.stop(grace)` lets requests under way end within `grace` seconds.
+        The running server. Hold on to it: gRPC stops a server that nobody holds.
+        `await server.stop(grace)` lets requests under way end within `grace` seconds.
     """
 
     async def process(_: Any, context: Any) -> None:  # noqa: ANN401 - gRPC's contexts are untyped
