@@ -14,7 +14,7 @@ TRIES = 50
 
 def test_an_old_generation_is_never_used(stack: Stack, who: dict[str, openai.OpenAI], insider: Insider) -> None:
     carol, before = who["blue-carol"], insider.epochs()
-    texts = [client.prompt(700) for _ in range(TRIES)]
+    texts = [client.prompt(300) for _ in range(TRIES)]
     for text in texts:
         client.chat(carol, text)
     assert client.chat(carol, texts[0]).cached_tokens > 0
