@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import openai
@@ -11,6 +13,7 @@ from e2e.demo.cases import BLOCK_TOKENS, LEAST_HIT
 from e2e.stack import client
 
 TRIES = 50
+AT_ONCE = 8
 # Two full blocks; the measured reuse of a long prefix has its own test.
 TRY_TOKENS = 300
 Clients = dict[str, openai.OpenAI]
@@ -49,23 +52,26 @@ def test_a_long_prefix_is_reused_within_a_scope(who: Clients, pair: tuple[str, s
 
 @pytest.mark.parametrize("pair", ACROSS, ids="→".join)
 def test_nothing_is_reused_across_scopes(who: Clients, pair: tuple[str, str]) -> None:
-    assert [_cached_by_second(who, pair) for _ in range(TRIES)] == [0] * TRIES
+    assert _cached_by_second(who, pair) == [0] * TRIES
+    assert min(_cached_by_second(who, (pair[0], pair[0]), tries=5)) > 0
 
 
-@pytest.mark.parametrize("pair", ACROSS[:1], ids="→".join)
-def test_a_client_cannot_choose_a_cache(who: Clients, pair: tuple[str, str]) -> None:
-    assert [_cached_by_second(who, pair, extra=CHOSEN) for _ in range(TRIES)] == [0] * TRIES
-    assert _cached_by_second(who, ("blue-carol", "blue-dan"), extra=CHOSEN) > 0
+def test_a_client_cannot_choose_a_cache(who: Clients) -> None:
+    assert _cached_by_second(who, ACROSS[0], extra=CHOSEN) == [0] * TRIES
+    assert min(_cached_by_second(who, WITHIN[1], tries=5, extra=CHOSEN)) > 0
 
 
 def test_headers_do_not_choose_a_cache(who: Clients) -> None:
     headers = {"x-tenant-id": "red", "x-cache-salt": "agreed", "x-cachescope-permit": "v1.a.b.c", "x-session-id": "agreed"}
     found = {name: each.with_options(default_headers=headers) for name, each in who.items()}
-    assert [_cached_by_second(found, ACROSS[0]) for _ in range(TRIES)] == [0] * TRIES
-    assert _cached_by_second(found, WITHIN[1]) > 0
+    assert _cached_by_second(found, ACROSS[0]) == [0] * TRIES
+    assert min(_cached_by_second(found, WITHIN[1], tries=5)) > 0
 
 
-def _cached_by_second(who: Clients, pair: tuple[str, str], extra: dict[str, Any] | None = None) -> int:
-    text = client.prompt(TRY_TOKENS)
-    client.chat(who[pair[0]], text, **(extra or {}))
-    return client.chat(who[pair[1]], text, **(extra or {})).cached_tokens
+def _cached_by_second(who: Clients, pair: tuple[str, str], tries: int = TRIES, extra: dict[str, Any] | None = None) -> list[int]:
+    """What the second of a pair finds of prompts that the first has sent, every prompt new."""
+    texts = [client.prompt(TRY_TOKENS) for _ in range(tries)]
+    first, second = (partial(client.chat, who[name], **(extra or {})) for name in pair)
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        list(pool.map(first, texts))
+        return [measured.cached_tokens for measured in pool.map(second, texts)]
