@@ -5,6 +5,7 @@ PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
 PROVIDER ?= auto
+export PYTHONPATH := operator
 
 help: ## Show the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -18,7 +19,7 @@ checks: $(VENV)/ok ## Format, lint, types, layers
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/mypy
-	PYTHONPATH=operator $(VENV)/bin/lint-imports
+	$(VENV)/bin/lint-imports
 
 unit: $(VENV)/ok ## Pure tests, without a network
 	$(RUN) -m pytest tests/unit -q
