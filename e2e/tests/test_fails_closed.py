@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -10,10 +9,6 @@ from typing import Any
 import httpx2 as httpx
 import pytest
 
-from cachescope.api.documents import parse
-from cachescope.api.resources import ServingPool
-from cachescope.core.errors import SpecError
-from cachescope.manifests import engine_command
 from e2e.stack import kubectl
 from e2e.stack.attacker import BODY, PATH
 from e2e.stack.install import GATEWAY, POOL, Stack, install
@@ -69,24 +64,16 @@ def test_an_unreadable_configuration_lets_nothing_pass(stack: Stack) -> None:
     assert not any(_ready(pod) for pod in _pods())
 
 
-@pytest.mark.parametrize(
-    ("args", "env"),
-    [
-        ([], {"VLLM_USE_RUST_FRONTEND": "1"}),
-        (["--grpc"], {}),
-        (["--headless"], {}),
-        (["--api-server-count=2"], {}),
-        ([], {"VLLM_SERVER_DEV_MODE": "1"}),
-        ([], {"PYTHONPATH": "/elsewhere"}),
-    ],
-)
-def test_another_front_door_is_refused(stack: Stack, args: list[str], env: dict[str, str]) -> None:
-    assert engine_command.command(stack.pool)
-    document = json.loads(stack.pool.model_dump_json(by_alias=True))
-    document["spec"]["engine"]["args"] += args
-    document["spec"]["engine"]["env"].update(env)
-    with pytest.raises(SpecError):
-        engine_command.command(parse(ServingPool, document, "test"))
+def test_an_engine_that_was_asked_for_another_front_door_serves_nobody(stack: Stack) -> None:
+    kubectl.apply([_with_rust_front_end(item) for item in stack.manifests() if _is(item, "Deployment", POOL)])
+    until(lambda: len(_pods(POOL)) == 1 and _misconfigured(_pods(POOL)[0]), "the new engine's guard refuses")
+    with _gateway() as address:
+        assert [_status(stack, address) for _ in range(TRIES)] == [503] * TRIES
+    with kubectl.forwarded(f"pod/{_pods(POOL)[0]['metadata']['name']}", 8000) as engine:
+        answers = [
+            httpx.post(f"http://{engine}{PATH}", content=BODY, headers=_json(), timeout=60).status_code for _ in range(TRIES)
+        ]
+    assert answers == [503] * TRIES
 
 
 @contextmanager
@@ -115,12 +102,30 @@ def _without_guard(deployment: dict[str, Any]) -> dict[str, Any]:
     return deployment
 
 
+def _with_rust_front_end(deployment: dict[str, Any]) -> dict[str, Any]:
+    deployment["spec"]["strategy"] = {"type": "Recreate", "rollingUpdate": None}
+    engine = deployment["spec"]["template"]["spec"]["containers"][0]
+    engine["env"].append({"name": "VLLM_USE_RUST_FRONTEND", "value": "1"})
+    return deployment
+
+
+def _misconfigured(pod: dict[str, Any]) -> bool:
+    if not any("running" in status["state"] for status in pod["status"].get("containerStatuses") or []):
+        return False
+    try:
+        with kubectl.forwarded(f"pod/{pod['metadata']['name']}", 8000) as engine:
+            answer = httpx.get(f"http://{engine}/health", timeout=5)
+    except (kubectl.KubectlError, httpx.HTTPError):
+        return False
+    return answer.status_code == 503 and "VLLM_USE_RUST_FRONTEND" in answer.text
+
+
 def _broken(config: dict[str, Any]) -> dict[str, Any]:
     return {**config, "data": {**config["data"], "resources.yaml": "kind: ServingPool\nspec: not a pool\n"}}
 
 
-def _pods() -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = kubectl.get("pods", "-l", f"app.kubernetes.io/name={GATEWAY}")["items"]
+def _pods(name: str = GATEWAY) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = kubectl.get("pods", "-l", f"app.kubernetes.io/name={name}")["items"]
     return found
 
 
