@@ -6,6 +6,8 @@ import json
 import logging
 import sys
 import time
+import traceback
+from pathlib import Path
 
 _STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
 
@@ -28,3 +30,10 @@ def configure(level: str = "INFO") -> None:
     handler = logging.StreamHandler(sys.stdout)
     handler.setFormatter(JsonFormatter())
     logging.basicConfig(level=level, handlers=[handler], force=True)
+
+
+def fault_of(error: BaseException) -> dict[str, str]:
+    """What a log may say of an unexpected error: its type and where it was raised. A message could quote a request."""
+    frames = traceback.extract_tb(error.__traceback__)
+    where = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else "unknown"
+    return {"error": type(error).__name__, "where": where}

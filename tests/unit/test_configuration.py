@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import pytest
 
-from tests.unit.whole_path import WholePath
+from cachescope.gateway.configuration import Configuration
+from tests.unit.whole_path import FileKeySets, WholePath
 
 
 @pytest.fixture
@@ -18,6 +20,7 @@ def path(tmp_path: Path) -> WholePath:
     [
         ("config/settings.yaml", "identityProviders: [{name: north}]", "issuer"),
         ("config/settings.yaml", "maxRequestByte: 1", "maxRequestByte"),
+        ("config/settings.yaml", "a: [", "not YAML"),
         ("config/resources.yaml", "kind: ServingPool\nspec: 1", "spec"),
         ("config/resources.yaml", "a: [", "not YAML"),
         ("config/head.json", "{}", "lineage"),
@@ -83,3 +86,21 @@ async def test_a_new_root_key_is_a_new_set_of_salts_without_a_restart(path: Whol
     assert snapshot is not None
     path.process.keys.ring = snapshot.permits[snapshot.policy.pools["tiny"].uid]
     assert await path.cached(key, text) == 0
+
+
+def test_a_file_that_vanished_is_read_again_when_it_is_back(path: WholePath) -> None:
+    file = path.folder / "mounted/config/head.json"
+    content = file.read_text()
+    file.unlink()
+    path.configuration.refresh()
+    assert "head.json" in str(path.configuration.fault)
+    file.write_text(content)
+    path.configuration.refresh()
+    assert path.configuration.fault is None
+
+
+def test_a_configuration_that_nobody_can_read_is_no_configuration(tmp_path: Path) -> None:
+    configuration = Configuration(tmp_path / "nothing", FileKeySets(), time.time)
+    configuration.refresh()
+    assert configuration.current() is None
+    assert "settings.yaml" in str(configuration.fault)

@@ -88,5 +88,9 @@ def parse(kind: type[AnyResource], document: dict[str, Any], source: str) -> Any
     try:
         return kind.model_validate(document)
     except ValidationError as error:
-        faults = "; ".join(f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors())
-        raise SpecError(f"{source}: the {kind.KIND} is not valid ({faults}); correct these fields") from error
+        raise SpecError(f"{source}: the {kind.KIND} is not valid ({faults(error)}); correct these fields") from error
+
+
+def faults(error: ValidationError) -> str:
+    """Every fault of a document, each with the field that it is in."""
+    return "; ".join(f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors())

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from pydantic import Field, model_validator
+import yaml
+from pydantic import Field, ValidationError, model_validator
 
-from cachescope.api.documents import Strict
+from cachescope.api.documents import Strict, faults
+from cachescope.core.errors import SpecError
 
 MEBIBYTE = 1024 * 1024
 
@@ -36,13 +38,19 @@ class IdentityProvider(Strict):
     jwks: JwksSource
 
 
+class Tls(Strict):
+    """The certificate of the clients' door."""
+
+    secret_name: str = Field(min_length=1, description="A Secret of type kubernetes.io/tls; a renewed one is taken over in place.")
+
+
 class Settings(Strict):
     """Settings of the gateway."""
 
     identity_providers: tuple[IdentityProvider, ...] = ()
     max_request_bytes: int = Field(16 * MEBIBYTE, ge=1024, le=256 * MEBIBYTE)
-    message_timeout_seconds: int = Field(5, ge=1, le=60)
     stream_idle_seconds: int = Field(600, ge=1)
+    tls: Tls | None = Field(None, description="Without it the gateway speaks plain HTTP; end TLS in front of it.")
 
     @model_validator(mode="after")
     def _unique(self) -> Settings:
@@ -51,3 +59,17 @@ class Settings(Strict):
             if len(values) != len(set(values)):
                 raise ValueError(f"two identity providers have the same {field}; rename or merge them")
         return self
+
+
+def read_settings(text: str, source: str) -> Settings:
+    """Read the settings of an installation from YAML.
+
+    Raises:
+        SpecError: They are not YAML, or not valid; every fault is named.
+    """
+    try:
+        return Settings.model_validate(yaml.safe_load(text) or {})
+    except yaml.YAMLError as error:
+        raise SpecError(f"{source} is not YAML ({error}); correct the file") from error
+    except ValidationError as error:
+        raise SpecError(f"{source}: the settings are not valid ({faults(error)}); correct these fields") from error

@@ -10,7 +10,7 @@ import yaml
 
 from cachescope.api.documents import read_documents, select
 from cachescope.api.resources import ServingPool, Tenant
-from cachescope.api.settings import Settings
+from cachescope.api.settings import read_settings
 from cachescope.core.errors import SpecError
 from cachescope.core.heads import Head, parse_head
 from cachescope.manifests.installation import Declared, installation
@@ -37,7 +37,7 @@ def declare(settings_text: str, resources_text: str, *, source: str) -> Declared
         SpecError: One of them is not valid.
     """
     documents: list[dict[str, Any]] = read_documents(resources_text, source)
-    settings = Settings.model_validate(yaml.safe_load(settings_text) or {})
+    settings = read_settings(settings_text, "the settings")
     pools, tenants = list(select(ServingPool, documents, source)), list(select(Tenant, documents, source))
     return Declared(settings_text, resources_text, settings, pools, tenants)
 

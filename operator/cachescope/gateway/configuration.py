@@ -19,12 +19,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-import yaml
-from pydantic import ValidationError
-
 from cachescope.api.documents import read_documents, select
 from cachescope.api.resources import CacheScope, ServingPool, Tenant
-from cachescope.api.settings import IdentityProvider, Settings
+from cachescope.api.settings import IdentityProvider, Settings, read_settings
 from cachescope.core.errors import CacheScopeError, SpecError
 from cachescope.core.heads import Head, parse_head
 from cachescope.gateway.identity.api_keys import ApiKeyEntry, ApiKeys
@@ -68,21 +65,29 @@ class Configuration:
 
     def refresh(self) -> None:
         """Read again what changed."""
-        seen = fingerprint(self._root)
-        if seen == self._seen:
-            return
         try:
+            seen = fingerprint(self._root)
+            if seen == self._seen:
+                return
+            self._seen = seen
             self._snapshot = self._read()
+        except OSError as error:
+            self._seen = b""  # a file that vanished while it was replaced: what is there now is read again
+            self._not_taken_over(str(error))
+        except (CacheScopeError, ValueError) as error:
+            self._not_taken_over(str(error))
+        else:
             self.fault = None
             log.info("configuration loaded", extra={"sequence": self._snapshot.head.sequence})
-        except (CacheScopeError, ValidationError, OSError, ValueError) as error:
-            self.fault = str(error)
-            log.error("configuration not taken over", extra={"fault": self.fault})
-        self._seen = seen
+
+    def _not_taken_over(self, fault: str) -> None:
+        if fault != self.fault:
+            log.error("configuration not taken over", extra={"fault": fault})
+        self.fault = fault
 
     def _read(self) -> Snapshot:
         config, secrets = self._root / "config", self._root / "secrets"
-        settings = Settings.model_validate(yaml.safe_load((config / "settings.yaml").read_text()) or {})
+        settings = read_settings((config / "settings.yaml").read_text(), "settings.yaml")
         documents = read_documents((config / "resources.yaml").read_text(), "resources.yaml")
         tenants = list(select(Tenant, documents, "resources.yaml"))
         pools = list(select(ServingPool, documents, "resources.yaml"))

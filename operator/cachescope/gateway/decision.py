@@ -26,6 +26,7 @@ from cachescope.gateway.exchange import Answer, Forward, RequestHead
 from cachescope.gateway.fleet import Fleet
 from cachescope.gateway.identity.credentials import Forbidden, Identity, KeysUnavailable, Unauthenticated
 from cachescope.gateway.snapshot import Snapshot
+from cachescope.logs import fault_of
 
 log = logging.getLogger(__name__)
 
@@ -73,8 +74,8 @@ class Decision:
         """Decide from the headers alone."""
         try:
             verdict = await self._admit(head)
-        except Exception:
-            log.exception("admission failed")
+        except Exception as error:
+            log.error("admission failed", extra=fault_of(error))
             verdict = answer("gateway_not_ready")
         return self._told(verdict)
 
@@ -85,8 +86,8 @@ class Decision:
         except BadBody as error:
             name: ErrorName = "unsupported_parameter" if error.code == "unsupported_parameter" else "invalid_request"
             verdict = answer(name, str(error), param=error.param)
-        except Exception:
-            log.exception("decision failed")
+        except Exception as error:
+            log.error("decision failed", extra=fault_of(error))
             verdict = answer("gateway_not_ready")
         return self._told(verdict)
 
@@ -134,8 +135,8 @@ class Decision:
         upstream = binding.Upstream(route.method, route.path, with_salt(cleaned, salt), engine)
         permit = binding.permit(asker, bound, upstream, snapshot.head, reuse=reuse, permit_id=self.entropy(16).hex())
         signed = write_permit(snapshot.permits[asker.pool.uid].current, permit)
-        self.fleet.started(engine.endpoint.address)
         self.audit.forwarded(admitted.request_id, route.path, asker, permit, stripped=cleaned.stripped)
+        self.fleet.started(engine.endpoint.address)
         return Forward(engine.endpoint.address, route.path, {PERMIT_HEADER: signed}, KEPT_HEADERS, upstream.body)
 
 

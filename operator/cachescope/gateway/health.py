@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
 
 from cachescope.gateway.configuration import Configuration
 from cachescope.gateway.fleet import Fleet
 
 
 @dataclass(frozen=True)
-class Health:
+class Health(Collector):
     """What readiness looks at.
 
     Attributes:
@@ -27,6 +29,23 @@ class Health:
     fleet: Fleet
     endpoints_age: Callable[[], float | None]
     key_problems: Callable[[], dict[str, str]]
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """Implements prometheus_client's `Collector`: age and endpoints by state."""
+        age = self.endpoints_age()
+        snapshot = self.configuration.current()
+        yield GaugeMetricFamily(
+            "cachescope_configuration_in_force", "1 once a configuration is in force.", int(snapshot is not None)
+        )
+        yield GaugeMetricFamily(
+            "cachescope_endpoints_age_seconds", "Since the API server last answered.", -1 if age is None else age
+        )
+        states = GaugeMetricFamily("cachescope_endpoints", "Ready endpoints by pool and state.", labels=["pool", "state"])
+        for pool, trust in (snapshot.trusts if snapshot else {}).items():
+            found = [state == "routable" for state in self.fleet.states(pool, trust).values()]
+            states.add_metric([pool, "routable"], sum(found))
+            states.add_metric([pool, "unproven"], len(found) - sum(found))
+        yield states
 
     def report(self) -> tuple[bool, dict[str, object]]:
         """Whether requests can be decided, and everything that an on-call engineer asks first."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import aiohttp
 
-from cachescope.api.settings import IdentityProvider, JwksSource
+from cachescope.api.settings import IdentityProvider, JwksSource, Settings
 from cachescope.core.errors import SpecError
 from cachescope.gateway.identity.jwks import KeySet
 from cachescope.gateway.identity.jwks_sources import FileKeySet, UrlKeySet, http_fetch
@@ -26,7 +26,7 @@ class ProviderKeySets:
     def __init__(self, session: aiohttp.ClientSession) -> None:
         self._session = session
         self._made: dict[tuple[str, JwksSource, str], KeySet] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[UrlKeySet, asyncio.Task[None]] = {}
 
     def of(self, provider: IdentityProvider, secrets: Path) -> KeySet:
         """The key set of a provider; the same one while its setting is the same."""
@@ -39,6 +39,21 @@ class ProviderKeySets:
         """What is wrong, by provider."""
         return {name[0]: keys.problem for name, keys in self._made.items() if keys.problem}
 
+    @property
+    def tended(self) -> int:
+        """Key sets that are kept fresh in the background."""
+        return len(self._tasks)
+
+    def tend(self, settings: Settings) -> None:
+        """Keep the key sets of the settings in force fresh, and forget the others; called on the event loop."""
+        wanted = {(provider.name, provider.jwks) for provider in settings.identity_providers}
+        self._made = {name: keys for name, keys in self._made.items() if name[:2] in wanted}
+        urls = {keys for keys in self._made.values() if isinstance(keys, UrlKeySet)}
+        for keys in self._tasks.keys() - urls:
+            self._tasks.pop(keys).cancel()
+        for keys in urls - self._tasks.keys():
+            self._tasks[keys] = asyncio.create_task(keys.run())
+
     def _make(self, provider: IdentityProvider, secrets: Path) -> KeySet:
         source = provider.jwks
         if source.url:
@@ -50,8 +65,4 @@ class ProviderKeySets:
         raise SpecError(f"identity provider {provider.name!r} has no source of keys; set url, file or secretName")
 
     def _from_url(self, name: str, url: str, *, allow_insecure: bool) -> UrlKeySet:
-        keys = UrlKeySet(http_fetch(self._session, url, allow_insecure=allow_insecure), time.monotonic, source=name)
-        task = asyncio.create_task(keys.run())
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return keys
+        return UrlKeySet(http_fetch(self._session, url, allow_insecure=allow_insecure), time.monotonic, source=name)

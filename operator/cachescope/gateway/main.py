@@ -54,9 +54,10 @@ async def run(options: Options) -> None:
         slices, challenger, registry = EndpointSlices(options.namespace), HttpChallenger(), CollectorRegistry()
         fleet = Fleet(slices, challenger, _boot_milliseconds)
         health = Health(configuration, fleet, slices.age, key_sets.problems)
+        registry.register(health)
         runner = await serve_health(health, registry, options.port)
         background = [
-            asyncio.create_task(_keep_fresh(configuration)),
+            asyncio.create_task(_keep_fresh(configuration, key_sets)),
             asyncio.create_task(slices.run()),
             asyncio.create_task(fleet.watch(lambda: _trusts(configuration))),
         ]
@@ -74,9 +75,13 @@ def _trusts(configuration: Configuration) -> Mapping[str, PoolTrust]:
     return snapshot.trusts if snapshot else {}
 
 
-async def _keep_fresh(configuration: Configuration) -> None:
+async def _keep_fresh(configuration: Configuration, key_sets: ProviderKeySets) -> None:
     while True:
+        # In a thread: reading and compiling thousands of tenants would hold up every request.
         await asyncio.to_thread(configuration.refresh)
+        snapshot = configuration.current()
+        if snapshot:
+            key_sets.tend(snapshot.settings)
         await asyncio.sleep(REFRESH_SECONDS)
 
 
