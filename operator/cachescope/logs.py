@@ -2,27 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import sys
-import time
-import traceback
-from pathlib import Path
 
-_STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
+from cachescope.core.log_lines import JsonFormatter, fault_of
 
-
-class JsonFormatter(logging.Formatter):
-    """Formats a record as one JSON object; what `extra` holds becomes its fields."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        """One line."""
-        fields = {key: value for key, value in record.__dict__.items() if key not in _STANDARD}
-        moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created)) + f".{int(record.msecs):03}Z"
-        line = {"time": moment, "level": record.levelname, "logger": record.name, "event": record.getMessage(), **fields}
-        if record.exc_info:
-            line["exception"] = self.formatException(record.exc_info)
-        return json.dumps(line, default=str)
+__all__ = ["configure", "fault_of"]
 
 
 def configure(level: str = "INFO") -> None:
@@ -30,10 +15,3 @@ def configure(level: str = "INFO") -> None:
     handler = logging.StreamHandler(sys.stdout)
     handler.setFormatter(JsonFormatter())
     logging.basicConfig(level=level, handlers=[handler], force=True)
-
-
-def fault_of(error: BaseException) -> dict[str, str]:
-    """What a log may say of an unexpected error: its type and where it was raised. A message could quote a request."""
-    frames = traceback.extract_tb(error.__traceback__)
-    where = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else "unknown"
-    return {"error": type(error).__name__, "where": where}

@@ -9,8 +9,9 @@ from cachescope.core.endpoints import Endpoint
 from cachescope.core.errors import WireFormatError
 from cachescope.core.keys import Key, KeyRing
 from cachescope.core.record import EngineDigests
-from cachescope.core.statements import Statement, write_statement
+from cachescope.core.statements import SignedStatement, Statement, write_statement
 from cachescope.core.types import Digest
+from cachescope.gateway.binding import signing_key
 from cachescope.gateway.challenges import ChallengeAnswer, PoolTrust, Proof, due, proven, routable
 
 KEY = Key("k1", b"k" * 32)
@@ -27,7 +28,7 @@ def judge(statement: Statement, *, status: int = 401, key: Key = KEY, sent_at: i
 
 
 def test_a_guards_own_401_proves_it() -> None:
-    assert judge(STATEMENT) == Proof(STATEMENT, 1000)
+    assert judge(STATEMENT) == Proof(SignedStatement(**vars(STATEMENT), key_id="k1"), 1000)
 
 
 @pytest.mark.parametrize("status", [200, 403, 404, 500, 503])
@@ -55,6 +56,16 @@ def test_a_401_of_somebody_else_proves_nothing() -> None:
 def test_a_statement_of_something_else_proves_nothing(change: dict[str, Any], said: str) -> None:
     with pytest.raises(WireFormatError, match=said):
         judge(replace(STATEMENT, **change))
+
+
+def test_a_proof_keeps_the_key_that_the_guard_signs_with() -> None:
+    newer = Key("k2", b"n" * 32)
+    trust = replace(TRUST, keys=KeyRing.of(KEY, newer))
+    for key in (KEY, newer):
+        answer = ChallengeAnswer(401, write_statement(key, STATEMENT))
+        proof = proven(ENDPOINT, trust, answer, nonce=NONCE, sent_at=0, before=judge(STATEMENT))
+        assert signing_key(trust.keys, proof.statement) == key
+    assert signing_key(KeyRing.of(newer), judge(STATEMENT).statement) == newer
 
 
 def test_only_a_tick_that_moves_keeps_an_endpoint_routable() -> None:

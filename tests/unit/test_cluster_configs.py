@@ -86,7 +86,7 @@ def test_a_version_is_read_from_either_form_of_a_requirement() -> None:
         ("team/gateway:1", "docker.io/team/gateway:1"),
         ("localhost/cachescope/pause:1", "localhost/cachescope/pause:1"),
         ("localhost:5000/pause", "localhost:5000/pause:latest"),
-        ("ghcr.io/team/gateway@sha256:ab", "ghcr.io/team/gateway@sha256:ab"),
+        ("registry.example/team/gateway@sha256:ab", "registry.example/team/gateway@sha256:ab"),
     ],
 )
 def test_image_names_expand_as_runtimes_expand_them(short: str, full: str) -> None:

@@ -7,7 +7,10 @@ from pathlib import Path
 import pytest
 
 from cachescope.gateway.configuration import Configuration
+from cachescope.gateway.exchange import Answer, Forward
 from tests.unit.whole_path import FileKeySets, WholePath
+
+CHAT = b'{"model": "tiny", "messages": [{"role": "user", "content": "hello"}]}'
 
 
 @pytest.fixture
@@ -26,14 +29,17 @@ def path(tmp_path: Path) -> WholePath:
         ("config/head.json", "{}", "lineage"),
         ("config/head.json", '{"lineage": "other", "sequence": 9, "base": 9, "floors": {}}', "lineage changed"),
         ("root-keys/targets", "not hex", "64 hexadecimal digits"),
-        ("secrets/red-alice/aaaaaaaaaaaaaaaa", "{}", "API key entry"),
     ],
 )
 def test_a_configuration_with_a_fault_is_not_taken_over(path: WholePath, file: str, content: str, said: str) -> None:
     before = path.configuration.current()
     (path.folder / "mounted" / file).write_text(content)
     path.configuration.refresh()
-    assert path.configuration.current() is before
+    after = path.configuration.current()
+    assert before is not None
+    assert after is not None
+    assert after.policy is before.policy
+    assert after.head == before.head
     assert said in str(path.configuration.fault)
 
 
@@ -60,12 +66,46 @@ def test_a_floor_that_falls_is_held(path: WholePath) -> None:
     assert snapshot.head.sequence == 3
 
 
-def test_an_api_key_id_that_two_secrets_claim_is_an_error(path: WholePath) -> None:
-    secrets = path.folder / "mounted/secrets"
+async def test_an_api_key_id_that_two_secrets_claim_is_nobodys(path: WholePath) -> None:
+    await path.prove()
+    secrets, key = path.folder / "mounted/secrets", path.credentials.api_keys["red-alice"]
     stolen = next((secrets / "red-alice").iterdir())
+    assert isinstance(await path.decide(key, CHAT), Forward)
     (secrets / "blue-carol" / stolen.name).write_text(stolen.read_text())
     path.configuration.refresh()
     assert "claimed twice" in str(path.configuration.fault)
+    refused = await path.decide(key, CHAT)
+    assert isinstance(refused, Answer)
+    assert refused.status == 401
+
+
+@pytest.mark.parametrize(("name", "content"), [("zzzzzzzz", "{}"), ("zzzzzzzz", "no JSON"), ("UPPER", '{"hash": "sha256:0"}')])
+async def test_a_fault_in_one_secret_harms_nobody_else(path: WholePath, name: str, content: str) -> None:
+    await path.prove()
+    (path.folder / "mounted/secrets/blue-carol" / name).write_text(content)
+    suspend(path, "blue")
+    assert "blue-carol" in str(path.configuration.fault)
+    blue, red = [await path.decide(path.credentials.api_keys[who], CHAT) for who in ("blue-carol", "red-alice")]
+    assert isinstance(blue, Answer)
+    assert blue.status == 403
+    assert isinstance(red, Forward)
+
+
+def test_the_head_is_taken_over_whatever_else_is_at_fault(path: WholePath) -> None:
+    (path.folder / "mounted/config/resources.yaml").write_text("a: [")
+    path.raise_pool_epoch(7)
+    snapshot = path.configuration.current()
+    assert snapshot is not None
+    assert "not YAML" in str(path.configuration.fault)
+    assert snapshot.head.floors.floor(path.pool_target()) == 7
+
+
+def suspend(path: WholePath, tenant: str) -> None:
+    file = path.folder / "mounted/config/resources.yaml"
+    before, after = file.read_text().split(f"name: {tenant},")
+    suspended = after.replace("spec:", "spec:\n  suspended: true", 1)
+    file.write_text(f"{before}name: {tenant},{suspended}")
+    path.configuration.refresh()
 
 
 def test_a_tenant_that_names_an_unknown_provider_is_an_error(path: WholePath) -> None:
@@ -103,4 +143,4 @@ def test_a_configuration_that_nobody_can_read_is_no_configuration(tmp_path: Path
     configuration = Configuration(tmp_path / "nothing", FileKeySets(), time.time)
     configuration.refresh()
     assert configuration.current() is None
-    assert "settings.yaml" in str(configuration.fault)
+    assert "head.json" in str(configuration.fault)

@@ -50,7 +50,7 @@ async def test_an_endpoint_is_routable_once_it_proved_itself() -> None:
     assert not guards.routable()
     await guards.step()
     assert guards.routable()
-    assert guards.fleet.states("tiny", TRUST) == {"pod-uid": "routable"}
+    assert guards.fleet.states("tiny", TRUST) == {f"pod-uid {ENDPOINT.address}": "routable"}
 
 
 async def test_a_guard_that_vanished_is_noticed_with_the_next_answer() -> None:
@@ -59,7 +59,7 @@ async def test_a_guard_that_vanished_is_noticed_with_the_next_answer() -> None:
     guards.status = 200
     await guards.step(15_000)
     assert not guards.routable()
-    assert "without a guard's statement" in guards.fleet.states("tiny", TRUST)["pod-uid"]
+    assert "without a guard's statement" in str(guards.fleet.states("tiny", TRUST))
 
 
 async def test_a_lost_answer_keeps_the_proof_until_it_is_too_old() -> None:
@@ -103,3 +103,10 @@ async def test_what_is_in_flight_is_counted_until_it_ends() -> None:
     guards.fleet.ended(ENDPOINT.address)
     guards.fleet.ended(other.address)
     assert guards.routable()
+
+
+async def test_a_proof_is_worth_nothing_for_another_address_of_the_same_pod() -> None:
+    guards = Guards()
+    await guards.step()
+    guards.ready = [replace(ENDPOINT, address="10.6.6.6:80")]
+    assert not guards.routable()

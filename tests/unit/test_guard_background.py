@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from cachescope.guard import logs
 from cachescope.guard.asgi import Guard, Running
 from cachescope.guard.background import Background
 from cachescope.guard.metrics import exposition
@@ -103,7 +104,8 @@ async def test_digests_that_fail_refuse_everything_and_say_why() -> None:
     await guard(LIFESPAN, server.receive, server.send)
 
 
-def test_instances_without_a_state_share_that_of_the_process() -> None:
+def test_instances_without_a_state_share_that_of_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logs, "install", lambda: None)  # the logger belongs to the whole test run
     assert shared_process() is shared_process()
     Guard(Engine())  # constructing needs no loop, and starts nothing
 

@@ -82,7 +82,7 @@ async def test_floors_and_sequence_never_fall(ledger: Ledger, caplog: pytest.Log
     head = ledger.source.current(ledger.clock())
     assert head is not None
     assert (head.floors.floor(TENANT), head.sequence) == (Epoch(5), 7)
-    assert "the floor is 5 and 4 was asked" in str(caplog.records[-1].__dict__["event"])
+    assert "the floor is 5 and 4 was asked" in str(caplog.records[-1].__dict__["problem"])
 
 
 async def test_a_target_that_vanishes_keeps_its_floor(ledger: Ledger) -> None:

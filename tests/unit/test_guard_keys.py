@@ -7,10 +7,13 @@ from pathlib import Path
 import pytest
 
 from cachescope.core.errors import SpecError
-from cachescope.core.keys import Key
-from cachescope.core.permits import write_permit
+from cachescope.core.keys import Key, KeyRing
+from cachescope.core.permits import PERMIT_HEADER, permit_keys, write_permit
+from cachescope.core.signed import key_id_of
+from cachescope.gateway.exchange import Forward
 from cachescope.guard.key_folder import KeyFolder, read_keys
 from tests.unit.guard_fakes import KEY, World
+from tests.unit.whole_path import POOL_UID, WholePath
 
 NEWER = Key("2027-01-01", b"n" * 32)
 
@@ -76,3 +79,64 @@ async def test_a_folder_that_cannot_be_read_keeps_the_known_keys(tmp_path: Path)
     await folder.reload()
     assert folder.ring is not None
     assert folder.ring.current == KEY
+
+
+class Rotation:
+    """A gateway whose root keys rotate, and a guard that learns of it when a test says so."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = WholePath(folder)
+        self.roots = folder / "mounted" / "root-keys"
+        (self.old,) = self.path.credentials.root_keys.keys() - {"targets"}
+        self.new = f"{self.old}-next"
+
+    def rotate(self, *, drop_the_old: bool = False) -> None:
+        """What the gateway reads at once."""
+        (self.roots / self.new).write_text("7f" * 32)
+        if drop_the_old:
+            (self.roots / self.old).unlink()
+        self.path.configuration.refresh()
+
+    async def sync(self) -> None:
+        """What the kubelet brings to the guard later; the next challenge tells the gateway."""
+        self.path.process.keys.ring = permit_keys(self.ring, POOL_UID)
+        await self.prove_again()
+
+    async def prove_again(self) -> None:
+        """Let the next challenge come due."""
+        self.path.clock_ms += 15_000
+        await self.path.prove()
+
+    @property
+    def ring(self) -> KeyRing:
+        snapshot = self.path.configuration.current()
+        assert snapshot is not None
+        return snapshot.keys.root
+
+    async def served(self) -> tuple[str, int]:
+        """The key of a request's permit, and what the guard says to it."""
+        key = self.path.credentials.api_keys["blue-carol"]
+        body = b'{"model":"tiny","messages":[{"role":"user","content":"hello"}]}'
+        forward = await self.path.decide(key, body)
+        assert isinstance(forward, Forward)
+        return key_id_of(forward.set_headers[PERMIT_HEADER]), (await self.path.send(forward)).status
+
+
+async def test_permits_pass_while_a_rotation_is_on_its_way_to_the_guard(tmp_path: Path) -> None:
+    rotation = Rotation(tmp_path)
+    await rotation.path.prove()
+    rotation.rotate()
+    assert await rotation.served() == (rotation.old, 200)
+    await rotation.prove_again()
+    assert await rotation.served() == (rotation.old, 200)
+    await rotation.sync()
+    assert await rotation.served() == (rotation.new, 200)
+
+
+async def test_a_key_that_was_dropped_signs_no_more(tmp_path: Path) -> None:
+    rotation = Rotation(tmp_path)
+    await rotation.path.prove()
+    rotation.rotate(drop_the_old=True)
+    assert await rotation.served() == (rotation.new, 401)
+    rotation.path.process.keys.ring = permit_keys(rotation.ring, POOL_UID)
+    assert await rotation.served() == (rotation.new, 200)

@@ -14,12 +14,12 @@ from cachescope.core.record import IdentityRecord
 from cachescope.core.types import Salt
 from cachescope.gateway import binding, decision
 from cachescope.gateway.bodies import Sanitized
-from cachescope.gateway.exchange import Answer, Forward
+from cachescope.gateway.exchange import Answer, Forward, RequestHead
 from cachescope.guard.asgi import Admitted, Guard
 from cachescope.guard.in_flight import Flight
 from cachescope.guard.process import GuardProcess
 from cachescope.guard.wire import Receive, Scope
-from tests.unit.whole_path import BLOCK, WholePath, prompt
+from tests.unit.whole_path import BLOCK, CHAT, WholePath, prompt
 
 TRIES = 50
 
@@ -146,6 +146,50 @@ async def test_a_suspended_tenant_is_refused_at_once(path: WholePath) -> None:
     answer = await path.decide(key, chat())
     assert isinstance(answer, Answer)
     assert answer.status == 403
+
+
+class TestWhatWasTrueWhenAnUploadBegan:
+    """A body may take as long as it likes: only what is true when it is complete counts."""
+
+    async def admitted(self, path: WholePath, who: str) -> object:
+        head = RequestHead("POST", CHAT, (("authorization", f"Bearer {people(path)[who]}"), ("content-type", "application/json")))
+        found = await path.gate.admit(head)
+        assert not isinstance(found, Answer)
+        return found
+
+    @pytest.mark.parametrize(
+        ("before", "after", "status"),
+        [
+            ("uid: 3f0c9f3a-6c55-4ee3-b7d6-3f5d3c2f5b03}\nspec:", None, 403),
+            ("{secretName: blue-dan}", "{secretName: blue-carol}", 401),
+        ],
+        ids=["suspended", "key removed"],
+    )
+    async def test_what_was_taken_away_is_refused(self, path: WholePath, before: str, after: str | None, status: int) -> None:
+        waiting = await self.admitted(path, "blue-dan")
+        assert isinstance(await path.gate.decide(waiting, chat()), Forward)
+        change_resources(path, before, after or f"{before}\n  suspended: true")
+        answer = await path.gate.decide(waiting, chat())
+        assert isinstance(answer, Answer)
+        assert answer.status == status
+
+    async def test_a_scope_that_was_narrowed_separates(self, path: WholePath) -> None:
+        text = prompt()
+        await path.cached(people(path)["blue-carol"], text)
+        waiting = await self.admitted(path, "blue-dan")
+        change_resources(path, "tenants: [red, violet]", "tenants: [red, violet, blue]")
+        forward = await path.gate.decide(waiting, chat(text))
+        assert isinstance(forward, Forward)
+        usage = json.loads((await path.send(forward)).body)["usage"]
+        assert usage["prompt_tokens_details"]["cached_tokens"] == 0
+
+
+def change_resources(path: WholePath, before: str, after: str) -> None:
+    file = path.folder / "mounted/config/resources.yaml"
+    assert before in file.read_text()
+    file.write_text(file.read_text().replace(before, after))
+    path.configuration.refresh()
+    assert path.configuration.fault is None
 
 
 class LeakyGuard(Guard):

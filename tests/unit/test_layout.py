@@ -7,8 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from e2e.cluster import layout as cluster_layout
+from e2e.demo import down
+from images import layout as images_layout
+
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "operator" / "cachescope"
+WRITTEN = sorted(
+    path for folder in (SOURCE, *(ROOT / name for name in ("bench", "e2e", "images"))) for path in folder.rglob("*.py")
+)
 
 
 def test_the_source_root_is_no_package() -> None:
@@ -16,12 +23,29 @@ def test_the_source_root_is_no_package() -> None:
     assert not (ROOT / "operator" / "__init__.py").exists(), "it would shadow the standard library's `operator`"
 
 
-@pytest.mark.parametrize("path", sorted(SOURCE.rglob("*.py")), ids=lambda path: str(path.relative_to(SOURCE)))
+@pytest.mark.parametrize("path", WRITTEN, ids=lambda path: str(path.relative_to(ROOT)))
 def test_files_and_functions_stay_small(path: Path) -> None:
     text = path.read_text()
     assert text.count("\n") <= 400
     functions = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
-    assert [node.name for node in functions if (node.end_lineno or 0) - node.lineno > 50] == []
+    assert [node.name for node in functions if (node.end_lineno or 0) - node.lineno + 1 > 40] == []
+
+
+def test_purge_removes_what_was_built_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CACHESCOPE_CACHE", str(tmp_path))
+    for name in ("buildah/root", "images/log", "somebody/else"):
+        (tmp_path / name).mkdir(parents=True)
+    down.remove_builds()
+    assert [path.name for path in tmp_path.iterdir()] == ["somebody"]
+
+
+@pytest.mark.parametrize("empty", [True, False], ids=["empty", "unset"])
+def test_everybody_finds_the_default_cache_folder(monkeypatch: pytest.MonkeyPatch, *, empty: bool) -> None:
+    monkeypatch.delenv("CACHESCOPE_CACHE", raising=False)
+    if empty:
+        monkeypatch.setenv("CACHESCOPE_CACHE", "")
+    default = Path.home() / ".cache" / "cachescope"
+    assert [layout.from_environment().cache for layout in (cluster_layout, images_layout)] == [default, default]
 
 
 def test_locked_requirements_name_no_index() -> None:

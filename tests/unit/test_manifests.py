@@ -1,17 +1,25 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
+import orjson
 import pytest
 
+from cachescope.api.settings import Tls
 from cachescope.cli.render import declare
 from cachescope.core.epochs import Floors, epoch
 from cachescope.core.errors import SpecError
 from cachescope.core.heads import Head, parse_head
+from cachescope.gateway.drain import REMOVAL_SECONDS
+from cachescope.gateway.strict_json import parse
+from cachescope.guard.settings import read_settings
 from cachescope.manifests.configuration import write_head
+from cachescope.manifests.engine import guard_body_bytes
 from cachescope.manifests.installation import Declared, installation
 from cachescope.manifests.parts import Site
+from tests.unit.test_guard_settings import COMPLETE
 from tests.unit.whole_path import EXAMPLES
 
 SITE = Site("pools", "gateway-image", "guard-image")
@@ -60,12 +68,12 @@ def test_an_engine_pod_holds_its_own_permit_key_and_no_other_secret() -> None:
 
 def test_envoy_holds_no_key() -> None:
     envoy = next(item for pod in pods() for item in pod["containers"] if item["name"] == "envoy")
-    assert {mount["name"] for mount in envoy["volumeMounts"]} == {"run", "tmp", "settings"}
+    assert {mount["name"] for mount in envoy["volumeMounts"]} == {"run", "tmp-envoy", "settings"}
 
 
 def test_the_guard_is_the_last_middleware_and_users_arguments_come_first() -> None:
     command = one("Deployment", "tiny")["spec"]["template"]["spec"]["containers"][0]["command"]
-    assert command[-2:] == ["--middleware", "cachescope.guard.asgi.Guard"]
+    assert command[-4:-2] == ["--middleware", "cachescope.guard.asgi.Guard"]
     assert command.index("--enforce-eager") < command.index("--model")
 
 
@@ -106,5 +114,73 @@ def test_a_pool_that_cannot_be_guarded_is_refused_with_the_reason(change: tuple[
         rendered(change)
 
 
+def seconds(container: dict[str, Any]) -> int:
+    """The limit of a container's preStop command."""
+    return int(container["lifecycle"]["preStop"]["exec"]["command"][-1])
+
+
+def test_a_gateways_processor_outlives_its_envoy_and_both_end_within_the_grace() -> None:
+    pod = one("Deployment", "cachescope-gateway")["spec"]["template"]["spec"]
+    containers = {item["name"]: item for item in pod["containers"]}
+    envoy = REMOVAL_SECONDS + seconds(containers["envoy"])
+    assert envoy + 5 <= seconds(containers["processor"])
+    assert pod["terminationGracePeriodSeconds"] > seconds(containers["processor"]) + 30
+    assert containers["envoy"]["lifecycle"]["preStop"]["exec"]["command"][:2] == ["cachescope", "drain-envoy"]
+    assert containers["processor"]["lifecycle"]["preStop"]["exec"]["command"][:2] == ["cachescope", "outlive-envoy"]
+
+
+def test_a_container_that_hangs_is_not_drained_before_its_restart() -> None:
+    probes = [container["livenessProbe"] for pod in pods() for container in pod["containers"]]
+    assert [probe["terminationGracePeriodSeconds"] for probe in probes] == [10] * len(probes)
+
+
+def test_an_engines_running_requests_may_end_within_the_grace() -> None:
+    pod = one("Deployment", "tiny")["spec"]["template"]["spec"]
+    (engine,) = pod["containers"]
+    drain = int(engine["command"][engine["command"].index("--shutdown-timeout") + 1])
+    assert drain >= 60
+    assert pod["terminationGracePeriodSeconds"] > engine["lifecycle"]["preStop"]["sleep"]["seconds"] + drain
+
+
+def body_limit(settings: str) -> int:
+    resources = (EXAMPLES / "resources.yaml").read_text()
+    items = installation(SITE, declare(settings, resources, source="test"), KEYS, HEAD)
+    engine = next(item for item in items if (item["kind"], item["metadata"]["name"]) == ("Deployment", "tiny"))
+    (container,) = engine["spec"]["template"]["spec"]["containers"]
+    return next(int(item["value"]) for item in container["env"] if item["name"] == "CACHESCOPE_MAX_BODY_BYTES")
+
+
+def test_the_guards_limit_follows_the_gateways() -> None:
+    assert body_limit("{}") == guard_body_bytes(16 * 2**20)
+    assert body_limit("maxRequestBytes: 2048") == guard_body_bytes(2048)
+
+
+def test_a_guard_takes_the_limit_of_the_largest_setting() -> None:
+    environ = {**COMPLETE, "CACHESCOPE_MAX_BODY_BYTES": str(guard_body_bytes(256 * 2**20))}
+    assert read_settings(environ).max_body_bytes == guard_body_bytes(256 * 2**20)
+
+
+@pytest.mark.parametrize(
+    "element",
+    [*(f"{sign}{digit}e{power}" for sign in ("", "-") for digit in ("9", "99", "1.5") for power in range(-30, 31)),
+     "0.0", "-0", '"\\u0001"', '"\\u00e9"', '"\\/"', '"\u00e9"', '"\x7f"', "null", "[]", "{}"],
+)  # fmt: skip
+def test_what_the_gateway_makes_of_a_body_passes_the_guards_limit(element: str) -> None:
+    body = f"[{','.join([element] * 1000)}]".encode()
+    assert len(orjson.dumps(parse(body))) <= guard_body_bytes(len(body)) - guard_body_bytes(0)
+
+
 def test_a_head_is_read_as_it_was_written() -> None:
     assert parse_head(json.loads(write_head(HEAD))) == HEAD
+
+
+def test_a_certificate_is_mounted_into_envoy_alone_and_probed_by_https() -> None:
+    plain = declared()
+    with_tls = replace(plain, settings=plain.settings.model_copy(update={"tls": Tls(secret_name="door")}))
+    objects = installation(SITE, with_tls, KEYS, HEAD)
+    pod = next(item for item in objects if item["metadata"]["name"] == "cachescope-gateway" and item["kind"] == "Deployment")
+    processor, envoy = pod["spec"]["template"]["spec"]["containers"]
+    assert {"name": "tls", "mountPath": "/etc/cachescope/tls", "readOnly": True} in envoy["volumeMounts"]
+    assert "tls" not in {mount["name"] for mount in processor["volumeMounts"]}
+    assert envoy["readinessProbe"]["httpGet"]["scheme"] == "HTTPS"
+    assert {"name": "tls", "secret": {"secretName": "door"}} in pod["spec"]["template"]["spec"]["volumes"]

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from cachescope.core.epochs import EpochVector
 from cachescope.core.errors import WireFormatError
 from cachescope.core.keys import KeyRing
 from cachescope.core.permits import Permit, read_permit, write_permit
 from cachescope.core.signed import sign
-from cachescope.core.statements import Statement, read_statement, write_statement
-from cachescope.core.types import Epoch, Reuse, ScopeClass, TargetName
-from tests.unit.core_strategies import KEY, RECORD, digest_of, variants
+from cachescope.core.statements import SignedStatement, Statement, read_statement, write_statement
+from cachescope.core.types import Digest, Epoch, Reuse, ScopeClass, TargetName
+from tests.unit.core_strategies import KEY, NEWER_KEY, OTHER_KEY, RECORD, digest_of, epochs, targets, texts, variants
 
 RING = KeyRing.of(KEY)
 PERMIT = Permit(
@@ -35,8 +37,44 @@ PERMIT = Permit(
     reuse=Reuse.SALTED,
 )
 STATEMENT = Statement("n" * 22, "pool", "pod", "1" * 32, 123, RECORD.engine, "lineage", 9, "0.1.0")
+SIGNED = SignedStatement(**vars(STATEMENT), key_id=KEY.id)
 VARIANTS = variants(PERMIT)
 PAYLOAD: dict[str, Any] = {**asdict(PERMIT), "epochs": [list(entry) for entry in PERMIT.epochs.entries]}
+
+
+digests = st.text("0123456789abcdef", min_size=64, max_size=64).map(lambda digits: Digest(f"sha256:{digits}"))
+counters = st.integers(0, 2**53 - 1)
+permits = st.builds(
+    Permit,
+    **dict.fromkeys(("id", "pool_uid", "pod_uid", "boot_id", "method", "path", "lineage"), texts),
+    **dict.fromkeys(("body_digest", "record_digest", "runtime_digest"), digests),
+    **dict.fromkeys(("tick", "sequence"), counters),
+    epochs=st.dictionaries(targets, epochs, min_size=1).map(EpochVector.of),
+    scope=st.sampled_from(ScopeClass),
+    reuse=st.sampled_from(Reuse),
+)
+
+
+@given(permits)
+def test_every_permit_is_read_as_it_was_written(permit: Permit) -> None:
+    assert read_permit(RING, write_permit(KEY, permit)) == permit
+
+
+@given(permits, permits, st.sampled_from([field.name for field in fields(Permit)]))
+def test_a_field_of_another_permit_does_not_keep_the_mac(permit: Permit, other: Permit, name: str) -> None:
+    changed = replace(permit, **{name: getattr(other, name)})
+    honest, forged = write_permit(KEY, permit).split("."), write_permit(KEY, changed).split(".")
+    if changed == permit:
+        assert forged == honest
+        return
+    with pytest.raises(WireFormatError, match="does not match"):
+        read_permit(RING, ".".join([*forged[:-1], honest[-1]]))
+
+
+@given(permits)
+def test_a_permit_of_another_key_is_refused(permit: Permit) -> None:
+    with pytest.raises(WireFormatError, match="does not match"):
+        read_permit(RING, write_permit(OTHER_KEY, permit))
 
 
 def test_a_permit_is_read_as_it_was_written() -> None:
@@ -81,7 +119,19 @@ def test_epochs_of_another_shape_are_refused(epochs: Any) -> None:
 
 
 def test_a_statement_is_read_as_it_was_written() -> None:
-    assert read_statement(RING, write_statement(KEY, STATEMENT), nonce=STATEMENT.nonce) == STATEMENT
+    assert read_statement(RING, write_statement(KEY, STATEMENT), nonce=STATEMENT.nonce) == SIGNED
+
+
+def test_a_statement_tells_which_key_signed_it() -> None:
+    ring = KeyRing.of(KEY, NEWER_KEY)
+    read = [read_statement(ring, write_statement(key, STATEMENT), nonce=STATEMENT.nonce) for key in (KEY, NEWER_KEY)]
+    assert [statement.key_id for statement in read] == [KEY.id, NEWER_KEY.id]
+
+
+def test_a_signed_key_id_is_refused() -> None:
+    payload = {**asdict(STATEMENT), "key_id": "made up"}
+    with pytest.raises(WireFormatError, match="update the older"):
+        read_statement(RING, sign(KEY, "statement", payload), nonce=STATEMENT.nonce)
 
 
 def test_a_statement_for_another_challenge_is_refused() -> None:

@@ -6,11 +6,13 @@ import itertools
 import re
 
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
 from cachescope.core.errors import SpecError
 from cachescope.core.scopes import Credential, Subject, namespace
 from cachescope.core.types import ScopeClass
-from tests.unit.core_strategies import KEY, OTHER_KEY, digest_of
+from tests.unit.core_strategies import KEY, OTHER_KEY, digest_of, texts
 
 RED = Credential("jwt", "https://one.example", "alice")
 SOURCES = (digest_of("1"), digest_of("2"))
@@ -47,6 +49,34 @@ WRONG = [
     (ScopeClass.PUBLIC, {"sources": SOURCES, "tenant_uid": "red"}, "approved sources and nobody"),
     (ScopeClass.PUBLIC, {"sources": SOURCES, "compartment": "m"}, "approved sources and nobody"),
 ]
+
+
+# From few letters, so that parts of different subjects often meet when they are put together.
+names = st.sampled_from(["a", "b", "ab"])
+credentials = st.builds(Credential, st.sampled_from(["jwt", "api-key"]), st.just("") | names, names | texts)
+subjects = st.one_of(
+    st.builds(Subject, st.just(ScopeClass.TENANT), names, names),
+    st.builds(Subject, st.just(ScopeClass.COMPARTMENT), names, names, names),
+    st.builds(Subject, st.sampled_from([ScopeClass.PRINCIPAL, ScopeClass.REQUEST]), names, names, st.none() | names, credentials),
+    st.builds(
+        Subject,
+        st.just(ScopeClass.PUBLIC),
+        names,
+        sources=st.sets(st.sampled_from("123").map(digest_of), min_size=1).map(lambda found: tuple(sorted(found))),
+    ),
+)
+
+
+@given(st.lists(subjects, min_size=20, max_size=40, unique=True))
+def test_no_two_subjects_share_a_namespace(different: list[Subject]) -> None:
+    assert len({namespace(KEY, subject) for subject in different}) == len(different)
+
+
+@given(names, names, names, names)
+def test_no_two_ways_to_cut_a_name_share_a_namespace(scope: str, tenant: str, other_scope: str, other_tenant: str) -> None:
+    assume((scope, tenant) != (other_scope, other_tenant))
+    left, right = (Subject(ScopeClass.TENANT, *uids) for uids in ((scope, tenant), (other_scope, other_tenant)))
+    assert namespace(KEY, left) != namespace(KEY, right)
 
 
 def test_different_subjects_have_different_namespaces() -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from cachescope.core.errors import WireFormatError
 from cachescope.core.keys import Key, KeyRing
-from cachescope.core.signed import MAX_CHARACTERS, read_signed, sign
+from cachescope.core.signed import MAX_CHARACTERS, key_id_of, read_signed, sign
 from tests.unit.core_strategies import KEY, NEWER_KEY, OTHER_KEY
 
 RING = KeyRing.of(KEY)
@@ -74,6 +74,12 @@ def test_another_or_an_unknown_key_is_refused_and_an_older_one_is_read() -> None
     with pytest.raises(WireFormatError, match="unknown key"):
         read_signed(KeyRing.of(NEWER_KEY), "permit", TEXT)
     assert read_signed(KeyRing.of(NEWER_KEY, KEY), "permit", TEXT) == PAYLOAD
+
+
+def test_a_document_names_its_key() -> None:
+    assert (key_id_of(TEXT), key_id_of(sign(NEWER_KEY, "permit", PAYLOAD))) == (KEY.id, NEWER_KEY.id)
+    with pytest.raises(WireFormatError):
+        key_id_of("text")
 
 
 def test_a_key_under_another_id_is_another_key() -> None:

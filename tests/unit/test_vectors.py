@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hmac
 import json
+import platform
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterable, Iterator
 from hashlib import sha256
 from pathlib import Path
@@ -16,6 +18,18 @@ from tests.unit.make_vectors import FOLDER, documents
 
 ROOT = Path(__file__).parents[2]
 VERSIONS = ("3.10", "3.11", "3.12", "3.13")
+ASK = "import platform; print(platform.python_version())"
+SCRIPT = """
+import importlib, pkgutil, runpy, sys
+sys.path.insert(0, "operator")
+import cachescope.core, cachescope.guard
+for package in (cachescope.core, cachescope.guard):
+    for module in pkgutil.iter_modules(package.__path__, package.__name__ + "."):
+        importlib.import_module(module.name)
+assert not [path for path in sys.path if "site-packages" in path], sys.path
+sys.argv = ["make_vectors.py", "--check"]
+runpy.run_path("tests/unit/make_vectors.py", run_name="__main__")
+"""
 
 
 def _candidates(version: str) -> Iterator[Path]:
@@ -25,14 +39,18 @@ def _candidates(version: str) -> Iterator[Path]:
     yield from sorted((Path.home() / ".pyenv/versions").glob(f"{version}.*/bin/python"))
 
 
-def _interpreter(version: str) -> Path | None:
-    for candidate in _candidates(version):
-        asked = subprocess.run(
-            [candidate, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"], check=False, capture_output=True, text=True
-        )
-        if asked.stdout.strip() == version:
-            return candidate
-    return None
+def _interpreters() -> dict[str, Path]:
+    """Every interpreter to try, by its full version: this one always, others where the machine has them."""
+    candidates = [Path(sys.executable), *(path for version in VERSIONS for path in _candidates(version))]
+    found: dict[str, Path] = {}
+    for candidate in candidates:
+        asked = subprocess.run([candidate, "-I", "-S", "-c", ASK], check=False, capture_output=True, text=True)
+        if asked.returncode == 0 and asked.stdout.strip().startswith(tuple(f"{version}." for version in VERSIONS)):
+            found.setdefault(asked.stdout.strip(), candidate)
+    return found
+
+
+INTERPRETERS = _interpreters()
 
 
 @pytest.mark.parametrize("name", documents())
@@ -40,20 +58,16 @@ def test_the_published_vectors_are_current(name: str) -> None:
     assert (FOLDER / name).read_text("utf-8") == documents()[name]
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-def test_core_and_guard_run_on_every_python_of_an_engine(version: str) -> None:
-    interpreter = _interpreter(version)
-    if interpreter is None:
-        pytest.skip(f"no Python {version} is on this machine")
-    script = (
-        "import sys; sys.path.insert(0, 'operator')\n"
-        "import importlib, pkgutil, runpy, cachescope.core, cachescope.guard\n"
-        "for package in (cachescope.core, cachescope.guard):\n"
-        "    for module in pkgutil.iter_modules(package.__path__, package.__name__ + '.'): importlib.import_module(module.name)\n"
-        "sys.argv = ['make_vectors.py', '--check']\n"
-        "runpy.run_path('tests/unit/make_vectors.py', run_name='__main__')\n"
-    )
-    subprocess.run([interpreter, "-I", "-B", "-W", "error", "-c", script], cwd=ROOT, check=True, timeout=60)
+def test_the_running_python_is_among_those_that_are_tried() -> None:
+    assert platform.python_version() in INTERPRETERS, f"core and guard promise Python {', '.join(VERSIONS)}"
+
+
+@pytest.mark.parametrize("version", INTERPRETERS)
+def test_core_and_guard_run_without_site_packages(version: str) -> None:
+    """On every Python of an engine image that this machine has; the names of the cases say which those are."""
+    command = [str(INTERPRETERS[version]), "-I", "-S", "-B", "-W", "error", "-c", SCRIPT]
+    done = subprocess.run(command, cwd=ROOT, check=False, timeout=60, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_key_is_what_the_rfc_says() -> None:

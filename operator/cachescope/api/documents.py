@@ -12,6 +12,7 @@ from pydantic.alias_generators import to_camel
 from cachescope.core.errors import SpecError
 
 API_VERSION: Final = "cachescope.dev/v1alpha1"
+OBJECT_NAME = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"
 DNS_LABEL = r"^[a-z]([-a-z0-9]*[a-z0-9])?$"
 
 

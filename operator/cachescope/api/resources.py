@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
-from cachescope.api.documents import DNS_LABEL, Metadata, Resource, Strict
+from cachescope.api.documents import DNS_LABEL, OBJECT_NAME, Metadata, Resource, Strict
 from cachescope.core.types import ScopeClass
 
 
@@ -63,7 +63,7 @@ class ServingPool(Resource):
 class ApiKeysIdentity(Strict):
     """API keys of a tenant, by the Secret that holds their hashes."""
 
-    secret_name: str = Field(min_length=1)
+    secret_name: str = Field(pattern=OBJECT_NAME)
 
 
 class JwtClaimsIdentity(Strict):

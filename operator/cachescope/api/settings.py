@@ -5,7 +5,7 @@ from __future__ import annotations
 import yaml
 from pydantic import Field, ValidationError, model_validator
 
-from cachescope.api.documents import Strict, faults
+from cachescope.api.documents import OBJECT_NAME, Strict, faults
 from cachescope.core.errors import SpecError
 
 MEBIBYTE = 1024 * 1024
@@ -16,7 +16,9 @@ class JwksSource(Strict):
 
     url: str | None = Field(None, pattern=r"^https?://", description="Fetched and refreshed; `http` needs `allowInsecure`.")
     file: str | None = Field(None, description="A file in the gateway's container.")
-    secret_name: str | None = Field(None, description="A Secret with the key `jwks.json`, mounted into the gateway.")
+    secret_name: str | None = Field(
+        None, pattern=OBJECT_NAME, description="A Secret with the key `jwks.json`, mounted into the gateway."
+    )
     allow_insecure: bool = Field(False, description="Allow `http`; for tests inside one machine only.")
 
     @model_validator(mode="after")
@@ -41,7 +43,9 @@ class IdentityProvider(Strict):
 class Tls(Strict):
     """The certificate of the clients' door."""
 
-    secret_name: str = Field(min_length=1, description="A Secret of type kubernetes.io/tls; a renewed one is taken over in place.")
+    secret_name: str = Field(
+        pattern=OBJECT_NAME, description="A Secret of type kubernetes.io/tls; a renewed one is taken over in place."
+    )
 
 
 class Settings(Strict):

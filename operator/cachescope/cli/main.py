@@ -49,6 +49,22 @@ def envoy(config: ConfigFolder, socket: Socket, port: Annotated[int, typer.Optio
     start(config, socket, port)
 
 
+@app.command("drain-envoy")
+def drain_envoy(limit: Annotated[float, typer.Option(help="Seconds for the requests under way.")] = 120) -> None:
+    """Let Envoy's requests end, as its container's preStop hook."""
+    from cachescope.gateway.drain import HttpAdmin, Waiting, drain  # noqa: PLC0415 - the other commands have no use for it
+
+    drain(HttpAdmin(), Waiting(limit))
+
+
+@app.command("outlive-envoy")
+def outlive_envoy(limit: Annotated[float, typer.Option(help="Seconds after which it stops waiting.")] = 130) -> None:
+    """Wait until Envoy is gone, as the processor container's preStop hook."""
+    from cachescope.gateway.drain import HttpAdmin, Waiting, outlive  # noqa: PLC0415 - the same
+
+    outlive(HttpAdmin(), Waiting(limit))
+
+
 @app.command("render")
 def render_manifests(
     *,

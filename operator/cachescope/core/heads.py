@@ -6,12 +6,15 @@ process has seen from ever falling.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from typing import Any
 
 from cachescope.core.epochs import EpochRollback, Floors, epoch
 from cachescope.core.errors import SpecError
 from cachescope.core.types import TargetName
+
+_TARGET = re.compile(r"[0-9a-f]{64}\Z")
 
 
 @dataclass(frozen=True)
@@ -52,13 +55,19 @@ def parse_head(document: Any) -> Head:  # noqa: ANN401 - the parser is where unt
         SpecError: A field is missing or of another type.
     """
     try:
-        floors = {TargetName(str(name)): epoch(_integer(value)) for name, value in document["floors"].items()}
+        floors = {_target(name): epoch(_integer(value)) for name, value in document["floors"].items()}
         lineage = document["lineage"]
         if not isinstance(lineage, str) or not lineage:
             raise TypeError("lineage must be text that is not empty")
         return Head(lineage, _integer(document["sequence"]), Floors(floors, epoch(_integer(document["base"]))))
     except (KeyError, TypeError, AttributeError) as error:
         raise SpecError(f"the head cannot be read ({error!r}); it needs lineage, sequence, base and floors") from error
+
+
+def _target(name: str) -> TargetName:
+    if not _TARGET.match(name):
+        raise TypeError(f"{name!r} names no target: its floor would hold for nobody")
+    return TargetName(name)
 
 
 def _integer(value: object) -> int:

@@ -63,6 +63,15 @@ def read_signed(keys: KeyRing, purpose: str, text: str) -> dict[str, Any]:
     return payload
 
 
+def key_id_of(text: str) -> str:
+    """The id of the key that a signed document names; only of a document that was verified does it say who signed.
+
+    Raises:
+        WireFormatError: The text is no signed document.
+    """
+    return _split(text)[1]
+
+
 def _split(text: str) -> tuple[str, str, bytes, bytes]:
     parts = text.split(".") if len(text) <= MAX_CHARACTERS else []
     if len(parts) != 4:

@@ -12,7 +12,7 @@ from typing import Any
 from cachescope.core.errors import WireFormatError
 from cachescope.core.keys import Key, KeyRing
 from cachescope.core.record import EngineDigests
-from cachescope.core.signed import read_signed, sign
+from cachescope.core.signed import key_id_of, read_signed, sign
 
 CHALLENGE_HEADER = "x-cachescope-challenge"
 STATEMENT_HEADER = "x-cachescope-statement"
@@ -47,12 +47,23 @@ class Statement:
     version: str
 
 
+@dataclass(frozen=True)
+class SignedStatement(Statement):
+    """A statement that was read and verified.
+
+    Attributes:
+        key_id: Id of the key that signed it: one that the guard holds. It is no part of what is signed.
+    """
+
+    key_id: str
+
+
 def write_statement(key: Key, statement: Statement) -> str:
     """Sign a statement; the result is the value of the header `x-cachescope-statement`."""
     return sign(key, _PURPOSE, asdict(statement))
 
 
-def read_statement(keys: KeyRing, text: str, *, nonce: str) -> Statement:
+def read_statement(keys: KeyRing, text: str, *, nonce: str) -> SignedStatement:
     """Verify and read the answer to a challenge.
 
     Raises:
@@ -60,7 +71,7 @@ def read_statement(keys: KeyRing, text: str, *, nonce: str) -> Statement:
     """
     payload = read_signed(keys, _PURPOSE, text)
     try:
-        statement = _parse(payload)
+        statement = _parse(payload, key_id_of(text))
     except (KeyError, TypeError, AttributeError) as error:
         raise WireFormatError(f"the statement's fields cannot be read ({error}); update the older of gateway and guard") from error
     if statement.nonce != nonce:
@@ -68,9 +79,9 @@ def read_statement(keys: KeyRing, text: str, *, nonce: str) -> Statement:
     return statement
 
 
-def _parse(payload: dict[str, Any]) -> Statement:
+def _parse(payload: dict[str, Any], key_id: str) -> SignedStatement:
     engine = payload.pop("engine")
     for name, value in [*payload.items(), *engine.items()]:
         if type(value) is not (int if name in _INTEGERS else str):
             raise TypeError(f"{name} is of another type")
-    return Statement(**payload, engine=EngineDigests(**engine))
+    return SignedStatement(**payload, engine=EngineDigests(**engine), key_id=key_id)

@@ -4,7 +4,8 @@ Rules:
 
 - the salt carries the epochs of the targets at or above the class; the permit carries those of every target of the request, so that
   a revoked principal is refused also where its cache is shared with its tenant;
-- the salt is made for what the chosen endpoint loaded, and the permit says so.
+- the salt is made for what the chosen endpoint loaded, and the permit says so;
+- a permit is signed with the key that the guard last signed with: after a rotation the guard may not have the newest one yet.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ from cachescope.core.digests import sha256
 from cachescope.core.endpoints import Endpoint
 from cachescope.core.epochs import EpochVector, target_name, vector_at
 from cachescope.core.heads import Head
-from cachescope.core.keys import Key
+from cachescope.core.keys import Key, KeyRing
 from cachescope.core.permits import Permit
 from cachescope.core.record import ABSENT, IdentityRecord
 from cachescope.core.salts import NONCE_BYTES, salt
 from cachescope.core.scopes import Subject, namespace
-from cachescope.core.statements import Statement
+from cachescope.core.statements import SignedStatement, Statement
 from cachescope.core.types import Digest, Namespace, Reuse, Salt, ScopeClass, TargetKind, TargetName
 from cachescope.gateway.identity.credentials import Identity
 from cachescope.gateway.keys import GatewayKeys
@@ -105,7 +106,7 @@ class Engine:
     """The chosen endpoint and the latest statement of its guard."""
 
     endpoint: Endpoint
-    statement: Statement
+    statement: SignedStatement
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +141,11 @@ def permit(
         sequence=head.sequence,
         reuse=reuse,
     )
+
+
+def signing_key(keys: KeyRing, statement: SignedStatement) -> Key:
+    """The key for a guard's permits: the one that it is known to hold, unless that was dropped here."""
+    return keys.find(statement.key_id) or keys.current
 
 
 def _targets(key: Key, identity: Identity, pool: ServingPool, scope: EffectiveScope) -> tuple[list[TargetName], TargetName]:

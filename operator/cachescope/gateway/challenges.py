@@ -10,13 +10,16 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 from cachescope.core.endpoints import Endpoint
 from cachescope.core.errors import WireFormatError
 from cachescope.core.keys import KeyRing
-from cachescope.core.statements import Statement, read_statement
+from cachescope.core.statements import SignedStatement, Statement, read_statement
+
+Known = TypeVar("Known")
 
 
 @dataclass(frozen=True)
@@ -24,11 +27,11 @@ class Proof:
     """What is known of one guard.
 
     Attributes:
-        statement: Its latest statement.
+        statement: Its latest statement; it names the key that the guard signs with.
         moved_at: Our clock, in milliseconds, at the send of the challenge that last showed a higher tick.
     """
 
-    statement: Statement
+    statement: SignedStatement
     moved_at: int
 
 
@@ -88,9 +91,9 @@ def due(proof: Proof | None, last_sent: int | None, *, max_age_ms: int, now: int
     return now - last_sent >= pause
 
 
-def kept(proofs: Mapping[str, Proof], endpoints: Mapping[str, Endpoint]) -> dict[str, Proof]:
-    """The proofs of endpoints that are still ready, by pod UID."""
-    return {uid: proof for uid, proof in proofs.items() if uid in endpoints}
+def kept(known: Mapping[Endpoint, Known], endpoints: Collection[Endpoint]) -> dict[Endpoint, Known]:
+    """What is known of endpoints that are still ready."""
+    return {endpoint: value for endpoint, value in known.items() if endpoint in endpoints}
 
 
 def _moved(statement: Statement, before: Proof | None) -> bool:

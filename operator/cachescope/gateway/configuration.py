@@ -5,8 +5,10 @@ Folders below the root: `config/` (`settings.yaml`, `resources.yaml`, `head.json
 
 Rules:
 
-- a configuration with a fault is not taken over: the last good one stays, and the fault is said; without one
+- resources or settings with a fault are not taken over: the last good ones stay, and the fault is said; without any
   nothing is ready;
+- the head is taken over whatever else is at fault: an incident does not wait for somebody's typo;
+- a fault of a tenant's Secret is that tenant's: the key in it is refused, and of two that claim one key id neither has it;
 - floors never fall within the process, whatever the file says; another lineage needs a restart.
 """
 
@@ -15,7 +17,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -30,7 +32,7 @@ from cachescope.gateway.identity.jwks import KeySet
 from cachescope.gateway.identity.jwt_tokens import JwtIdentity, JwtTokens, Now, Provider
 from cachescope.gateway.keys import read_keys
 from cachescope.gateway.policy import compile_policy
-from cachescope.gateway.snapshot import Askers, Snapshot, trusts_of
+from cachescope.gateway.snapshot import Snapshot, at_head, snapshot_of
 
 log = logging.getLogger(__name__)
 
@@ -70,22 +72,27 @@ class Configuration:
             if seen == self._seen:
                 return
             self._seen = seen
-            self._snapshot = self._read()
+            self._take_over()
         except OSError as error:
             self._seen = b""  # a file that vanished while it was replaced: what is there now is read again
-            self._not_taken_over(str(error))
+            self._say(str(error))
         except (CacheScopeError, ValueError) as error:
-            self._not_taken_over(str(error))
-        else:
-            self.fault = None
-            log.info("configuration loaded", extra={"sequence": self._snapshot.head.sequence})
+            self._say(str(error))
 
-    def _not_taken_over(self, fault: str) -> None:
-        if fault != self.fault:
-            log.error("configuration not taken over", extra={"fault": fault})
+    def _take_over(self) -> None:
+        head = self._head(json.loads((self._root / "config" / "head.json").read_text()))
+        if self._snapshot is not None:
+            self._snapshot = at_head(self._snapshot, head)
+        self._snapshot, faults = self._read(head)
+        self._say("; ".join(faults) or None)
+        log.info("configuration loaded", extra={"sequence": head.sequence})
+
+    def _say(self, fault: str | None) -> None:
+        if fault and fault != self.fault:
+            log.error("configuration at fault", extra={"fault": fault})
         self.fault = fault
 
-    def _read(self) -> Snapshot:
+    def _read(self, head: Head) -> tuple[Snapshot, list[str]]:
         config, secrets = self._root / "config", self._root / "secrets"
         settings = read_settings((config / "settings.yaml").read_text(), "settings.yaml")
         documents = read_documents((config / "resources.yaml").read_text(), "resources.yaml")
@@ -93,21 +100,11 @@ class Configuration:
         pools = list(select(ServingPool, documents, "resources.yaml"))
         policy = compile_policy(pools, tenants, list(select(CacheScope, documents, "resources.yaml")))
         keys = read_keys(self._root / "root-keys")
-        head = self._head(json.loads((config / "head.json").read_text()))
-        permits = keys.permits(pool.uid for pool in pools)
         providers = [self._provider(item, secrets) for item in settings.identity_providers]
         tokens = JwtTokens(providers, list(jwt_identities(tenants, settings)), self._now)
-        authenticator = Authenticator(ApiKeys(api_keys(tenants, secrets)), tokens, policy.suspended)
-        return Snapshot(
-            settings,
-            policy,
-            keys,
-            head,
-            permits,
-            trusts_of(policy, permits, head.lineage),
-            authenticator,
-            Askers(keys, head, policy),
-        )
+        entries, faults = api_keys(tenants, secrets)
+        authenticator = Authenticator(ApiKeys(entries), tokens, policy.suspended)
+        return snapshot_of(settings, policy, keys, head=head, authenticator=authenticator), faults
 
     def _head(self, document: Any) -> Head:  # noqa: ANN401 - parsed JSON
         newer = parse_head(document)
@@ -136,20 +133,22 @@ def jwt_identities(tenants: Sequence[Tenant], settings: Settings) -> Iterable[Jw
             yield JwtIdentity(tenant.uid, item.provider, item.audience, item.claims, item.principal_claim)
 
 
-def api_keys(tenants: Sequence[Tenant], secrets: Path) -> dict[str, ApiKeyEntry]:
-    """The API keys of all tenants, by key id.
-
-    Raises:
-        SpecError: A Secret is missing or holds something else, or two tenants claim one key id.
-    """
+def api_keys(tenants: Sequence[Tenant], secrets: Path) -> tuple[dict[str, ApiKeyEntry], list[str]]:
+    """The API keys of all tenants by key id, and what is wrong with the others: those are refused, and harm nobody else."""
     entries: dict[str, ApiKeyEntry] = {}
-    for tenant in tenants:
-        for source in tenant.spec.identities.api_keys:
-            for key_id, content in _secret(secrets / source.secret_name).items():
-                if key_id in entries:
-                    raise SpecError(f"the API key id {key_id!r} is claimed twice; remove it from one of the Secrets")
-                entries[key_id] = _entry(tenant, source.secret_name, content)
-    return entries
+    claimed: set[str] = set()
+    faults: list[str] = []
+    for tenant, secret, key_id, content in _key_files(tenants, secrets):
+        if key_id in claimed:
+            entries.pop(key_id, None)
+            faults.append(f"the API key id {key_id!r} is claimed twice and refused; remove it from one of the Secrets")
+            continue
+        claimed.add(key_id)
+        try:
+            entries[key_id] = _entry(tenant, secret, key_id, content)
+        except SpecError as error:
+            faults.append(str(error))
+    return entries, faults
 
 
 def fingerprint(root: Path) -> bytes:
@@ -161,17 +160,21 @@ def fingerprint(root: Path) -> bytes:
     return digest.digest()
 
 
-def _secret(folder: Path) -> Mapping[str, str]:
-    if not folder.is_dir():
-        raise SpecError(f"the Secret {folder.name!r} is not mounted; create it, or remove it from its Tenant")
-    return {path.name: path.read_text() for path in sorted(folder.iterdir()) if not path.name.startswith(".")}
+def _key_files(tenants: Sequence[Tenant], secrets: Path) -> Iterable[tuple[Tenant, str, str, str]]:
+    """Every file of every API key Secret: tenant, Secret, key id, content. A Secret that is not there yet holds no keys."""
+    for tenant in tenants:
+        for name in dict.fromkeys(source.secret_name for source in tenant.spec.identities.api_keys):
+            folder = secrets / name
+            for path in sorted(folder.iterdir()) if folder.is_dir() else []:
+                if not path.name.startswith("."):
+                    yield tenant, name, path.name, path.read_text()
 
 
-def _entry(tenant: Tenant, secret: str, content: str) -> ApiKeyEntry:
+def _entry(tenant: Tenant, secret: str, key_id: str, content: str) -> ApiKeyEntry:
     try:
         fields = json.loads(content)
-        return ApiKeyEntry(str(fields["hash"]), tenant.uid, str(fields["principal"]))
+        entry = ApiKeyEntry(str(fields["hash"]), tenant.uid, str(fields["principal"]))
+        ApiKeys({key_id: entry})
     except (ValueError, KeyError, TypeError) as error:
-        raise SpecError(
-            f"the Secret {secret!r} holds no API key entry ({error!r}); make one with `cachescope keys create`"
-        ) from error
+        raise SpecError(f"Secret {secret!r} holds no API key entry ({error!r}); make one: `cachescope keys create`") from error
+    return entry

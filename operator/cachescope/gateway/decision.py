@@ -1,11 +1,12 @@
 """The decision: one request in, one answer or one forwarded request out. Fails closed: a fault inside is a 503.
 
-Order: configuration, route, credential, body, pool, scope, endpoint, record, salt, permit. Nothing that a client sends chooses any
-of them but its credential and the model's name.
+Order: configuration, credential, route; then the body; then configuration and credential again, pool, scope, endpoint, record,
+salt, permit. Nothing that a client sends chooses any of them but its credential and the model's name.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import secrets
 from collections.abc import Callable, Mapping
@@ -33,16 +34,32 @@ log = logging.getLogger(__name__)
 # What a client may pass through: nothing that names a cache, a rank, a session or a priority.
 KEPT_HEADERS = frozenset({"accept", "content-type", "user-agent", "x-request-id"})
 MODELS = ("GET", "/v1/models")
+LARGE_BODY_BYTES = 128 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """A request whose headers were accepted."""
+    """A request whose headers were accepted: its body is worth reading. Nothing here decides once the body is there."""
 
-    identity: Identity
+    head: RequestHead
     route: Route
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a body asks for, cleaned, with its digests."""
+
+    cleaned: Sanitized
+    content: binding.Content
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """Who may use which engine, under which configuration."""
+
     snapshot: Snapshot
-    request_id: str
+    asker: binding.Asker
+    engine: binding.Engine
 
 
 Verdict = TypeVar("Verdict", "Admitted | Answer", "Forward | Answer")
@@ -82,7 +99,7 @@ class Decision:
     async def decide(self, admitted: object, body: bytes) -> Forward | Answer:
         """Decide with the whole body."""
         try:
-            verdict = self._decide(cast("Admitted", admitted), body)
+            verdict = await self._decide(cast("Admitted", admitted), body)
         except BadBody as error:
             name: ErrorName = "unsupported_parameter" if error.code == "unsupported_parameter" else "invalid_request"
             verdict = answer(name, str(error), param=error.param)
@@ -112,32 +129,53 @@ class Decision:
         route = ROUTES.get((head.method, head.path))
         if route is None:
             return answer("not_found")
-        return unacceptable_form(head) or Admitted(identity, route, snapshot, head.one("x-request-id") or "")
+        return unacceptable_form(head) or Admitted(head, route)
 
-    def _decide(self, admitted: Admitted, body: bytes) -> Forward | Answer:
-        cleaned = sanitize(admitted.route, parse_body(body))
-        snapshot = admitted.snapshot
-        asker = snapshot.askers.find(admitted.identity, cleaned.model)
+    async def _decide(self, admitted: Admitted, body: bytes) -> Forward | Answer:
+        asked = await understood(admitted.route, body)
+        # A body may take its time: what was true when it began (keys, suspensions, scopes, epochs) counts for nothing now.
+        snapshot = self.current()
+        if snapshot is None:
+            return answer("gateway_not_ready")
+        identity = await authenticated(snapshot, admitted.head)
+        if isinstance(identity, Answer):
+            return identity
+        asker = snapshot.askers.find(identity, asked.cleaned.model)
         if asker is None:
             return answer("model_not_found", param="model")
         name = asker.pool.name
         chosen = self.fleet.choose(name, snapshot.trusts[name], asker.namespace.encode())
         if chosen is None:
             return answer("no_endpoint")
-        endpoint, proof = chosen
-        return self._forward(admitted, cleaned, asker, binding.Engine(endpoint, proof.statement))
+        return self._forward(admitted, asked, Grant(snapshot, asker, binding.Engine(chosen[0], chosen[1].statement)))
 
-    def _forward(self, admitted: Admitted, cleaned: Sanitized, asker: binding.Asker, engine: binding.Engine) -> Forward:
-        snapshot, route = admitted.snapshot, admitted.route
-        content = binding.Content(content_digest(cleaned.content), toolset_digest(cleaned.tools))
-        bound = binding.record(asker, content, engine.statement, snapshot.head.lineage)
+    def _forward(self, admitted: Admitted, asked: Asked, grant: Grant) -> Forward:
+        snapshot, asker, engine, route = grant.snapshot, grant.asker, grant.engine, admitted.route
+        bound = binding.record(asker, asked.content, engine.statement, snapshot.head.lineage)
         salt, reuse = binding.salt_of(snapshot.keys, bound, self.entropy)
-        upstream = binding.Upstream(route.method, route.path, with_salt(cleaned, salt), engine)
+        upstream = binding.Upstream(route.method, route.path, with_salt(asked.cleaned, salt), engine)
         permit = binding.permit(asker, bound, upstream, snapshot.head, reuse=reuse, permit_id=self.entropy(16).hex())
-        signed = write_permit(snapshot.permits[asker.pool.uid].current, permit)
-        self.audit.forwarded(admitted.request_id, route.path, asker, permit, stripped=cleaned.stripped)
+        signed = write_permit(binding.signing_key(snapshot.permits[asker.pool.uid], engine.statement), permit)
+        request_id = admitted.head.one("x-request-id") or ""
+        self.audit.forwarded(request_id, route.path, asker, permit, stripped=asked.cleaned.stripped)
         self.fleet.started(engine.endpoint.address)
         return Forward(engine.endpoint.address, route.path, {PERMIT_HEADER: signed}, KEPT_HEADERS, upstream.body)
+
+
+async def understood(route: Route, body: bytes) -> Asked:
+    """Parse, clean and digest a body; a large one in a thread, so that it holds up nobody else.
+
+    Raises:
+        BadBody: It cannot be sent to an engine.
+    """
+    if len(body) <= LARGE_BODY_BYTES:
+        return _understood(route, body)
+    return await asyncio.to_thread(_understood, route, body)
+
+
+def _understood(route: Route, body: bytes) -> Asked:
+    cleaned = sanitize(route, parse_body(body))
+    return Asked(cleaned, binding.Content(content_digest(cleaned.content), toolset_digest(cleaned.tools)))
 
 
 async def authenticated(snapshot: Snapshot, head: RequestHead) -> Identity | Answer:

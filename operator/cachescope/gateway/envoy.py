@@ -55,6 +55,7 @@ class EnvoySettings:
             where `processor.serve` keeps the time; it is set for versions that do.
         frozen_seconds: After how long a processor that answers no ping is given up, with all requests under way.
         upload_idle_seconds: How long a request may stand still before it has a destination.
+        upload_seconds: How long a whole request may take to arrive.
         stream_idle_seconds: How long an answer may stand still.
         connect_seconds: How long a connection to an engine may take.
         keepalive_seconds: How long an idle connection to an engine is kept. Below the engine's own limit (uvicorn: 5 s), or
@@ -70,6 +71,7 @@ class EnvoySettings:
     message_seconds: float = 5.0
     frozen_seconds: float = 10.0
     upload_idle_seconds: float = 60.0
+    upload_seconds: float = 300.0
     stream_idle_seconds: float = 600.0
     connect_seconds: float = 2.0
     keepalive_seconds: float = 3.0
@@ -167,6 +169,7 @@ def _http(settings: EnvoySettings) -> dict[str, Any]:
         "path_with_escaped_slashes_action": "KEEP_UNCHANGED",
         "request_headers_timeout": "10s",
         "stream_idle_timeout": _seconds(settings.upload_idle_seconds),
+        "request_timeout": _seconds(settings.upload_seconds),
     }
 
 

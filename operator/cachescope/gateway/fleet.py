@@ -52,11 +52,12 @@ class Fleet:
         self._source = source
         self._challenger = challenger
         self._clock = clock
-        self._proofs: dict[str, Proof] = {}
-        self._last_sent: dict[str, int] = {}
-        self._under_way: dict[str, asyncio.Task[None]] = {}
+        # By endpoint, address included: a proof is worth nothing for another address that claims the same pod.
+        self._proofs: dict[Endpoint, Proof] = {}
+        self._last_sent: dict[Endpoint, int] = {}
+        self._under_way: dict[Endpoint, asyncio.Task[None]] = {}
         self._in_flight: Counter[str] = Counter()
-        self._faults: dict[str, str] = {}
+        self._faults: dict[Endpoint, str] = {}
 
     def choose(self, pool: str, trust: PoolTrust, key: bytes) -> tuple[Endpoint, Proof] | None:
         """The endpoint for a key and its guard's latest proof, or `None` when nobody is routable."""
@@ -64,10 +65,10 @@ class Fleet:
         fresh = [
             endpoint
             for endpoint in self._source.endpoints(pool)
-            if routable(self._proofs.get(endpoint.pod_uid), max_age_ms=trust.max_age_ms, now=now)
+            if routable(self._proofs.get(endpoint), max_age_ms=trust.max_age_ms, now=now)
         ]
         endpoint = choose(key, fresh, self._in_flight)
-        return (endpoint, self._proofs[endpoint.pod_uid]) if endpoint else None
+        return (endpoint, self._proofs[endpoint]) if endpoint else None
 
     def started(self, address: str) -> None:
         """A request goes to that address."""
@@ -85,11 +86,14 @@ class Fleet:
         return list(self._under_way.values())
 
     def states(self, pool: str, trust: PoolTrust) -> dict[str, str]:
-        """For each ready pod: `routable`, or why it is not."""
+        """For each ready pod and its address: `routable`, or why it is not."""
         now = self._clock()
-        uids = [endpoint.pod_uid for endpoint in self._source.endpoints(pool)]
-        fresh = {uid: routable(self._proofs.get(uid), max_age_ms=trust.max_age_ms, now=now) for uid in uids}
-        return {uid: "routable" if fresh[uid] else self._faults.get(uid, "not challenged yet") for uid in uids}
+        return {
+            f"{endpoint.pod_uid} {endpoint.address}": "routable"
+            if routable(self._proofs.get(endpoint), max_age_ms=trust.max_age_ms, now=now)
+            else self._faults.get(endpoint, "not challenged yet")
+            for endpoint in self._source.endpoints(pool)
+        }
 
     async def watch(self, trusts: Callable[[], Mapping[str, PoolTrust]]) -> None:
         """Challenge what is due, until cancelled.
@@ -103,40 +107,41 @@ class Fleet:
 
     def step(self, trusts: Mapping[str, PoolTrust]) -> None:
         """Start the challenges that are due and forget endpoints that left."""
-        endpoints = {item.pod_uid: (item, trust) for pool, trust in trusts.items() for item in self._source.endpoints(pool)}
-        self._proofs = kept(self._proofs, {uid: item for uid, (item, _) in endpoints.items()})
-        self._last_sent = {uid: sent for uid, sent in self._last_sent.items() if uid in endpoints}
-        self._faults = {uid: fault for uid, fault in self._faults.items() if uid in endpoints}
+        endpoints = {endpoint: trust for pool, trust in trusts.items() for endpoint in self._source.endpoints(pool)}
+        self._proofs = kept(self._proofs, endpoints)
+        self._last_sent = kept(self._last_sent, endpoints)
+        self._faults = kept(self._faults, endpoints)
         now = self._clock()
-        for uid, (endpoint, trust) in endpoints.items():
-            if uid not in self._under_way and due(
-                self._proofs.get(uid), self._last_sent.get(uid), max_age_ms=trust.max_age_ms, now=now
+        for endpoint, trust in endpoints.items():
+            if endpoint not in self._under_way and due(
+                self._proofs.get(endpoint), self._last_sent.get(endpoint), max_age_ms=trust.max_age_ms, now=now
             ):
-                self._last_sent[uid] = now
+                self._last_sent[endpoint] = now
                 self._start(endpoint, trust)
 
     def _start(self, endpoint: Endpoint, trust: PoolTrust) -> None:
         task = asyncio.create_task(self._prove(endpoint, trust))
-        self._under_way[endpoint.pod_uid] = task
-        task.add_done_callback(lambda _: self._under_way.pop(endpoint.pod_uid, None))
+        self._under_way[endpoint] = task
+        task.add_done_callback(lambda _: self._under_way.pop(endpoint, None))
 
     async def _prove(self, endpoint: Endpoint, trust: PoolTrust) -> None:
-        uid, nonce, sent_at = endpoint.pod_uid, secrets.token_urlsafe(24), self._clock()
+        nonce, sent_at = secrets.token_urlsafe(24), self._clock()
         try:
             answer = await self._challenger.challenge(endpoint.address, nonce)
-            proof = proven(endpoint, trust, answer, nonce=nonce, sent_at=sent_at, before=self._proofs.get(uid))
+            proof = proven(endpoint, trust, answer, nonce=nonce, sent_at=sent_at, before=self._proofs.get(endpoint))
         except WireFormatError as error:
-            self._proofs.pop(uid, None)  # whoever answers there now is not our guard: do not wait until the old proof ages
-            self._refuse(uid, str(error))
+            self._proofs.pop(endpoint, None)  # whoever answers there now is not our guard: do not wait until the old proof ages
+            self._refuse(endpoint, str(error))
             return
         except ClusterError as error:
-            self._refuse(uid, str(error))
+            self._refuse(endpoint, str(error))
             return
-        if self._faults.pop(uid, None) or uid not in self._proofs:
-            log.info("endpoint routable", extra={"pool": endpoint.pool, "pod_uid": uid, "boot_id": proof.statement.boot_id})
-        self._proofs[uid] = proof
+        if self._faults.pop(endpoint, None) or endpoint not in self._proofs:
+            boot_id = proof.statement.boot_id
+            log.info("endpoint routable", extra={"pool": endpoint.pool, "pod_uid": endpoint.pod_uid, "boot_id": boot_id})
+        self._proofs[endpoint] = proof
 
-    def _refuse(self, uid: str, fault: str) -> None:
-        if self._faults.get(uid) != fault:
-            log.warning("endpoint not proven", extra={"pod_uid": uid, "fault": fault})
-        self._faults[uid] = fault
+    def _refuse(self, endpoint: Endpoint, fault: str) -> None:
+        if self._faults.get(endpoint) != fault:
+            log.warning("endpoint not proven", extra={"pod_uid": endpoint.pod_uid, "fault": fault})
+        self._faults[endpoint] = fault

@@ -36,10 +36,14 @@ import grpc
 from envoy.service.ext_proc.v3 import external_processor_pb2 as ext_proc
 
 from cachescope.gateway import messages
+from cachescope.gateway.budget import ByteBudget, Share
 from cachescope.gateway.errors import answer
 from cachescope.gateway.exchange import Answer, Forward, Gate, RequestHead
 
 _LOG: Final = logging.getLogger(__name__)
+BUFFERED_BYTES: Final = 256 * 1024 * 1024
+"""Bytes of bodies that are held at once, all requests together; parsed, they take several times as much."""
+
 _SERVICE: Final = "envoy.service.ext_proc.v3.ExternalProcessor"
 _EOF: Final[object] = grpc.aio.EOF  # type: ignore[attr-defined]
 _OPTIONS: Final = (
@@ -63,9 +67,10 @@ async def serve(gate: Gate, socket_path: str, *, decision_seconds: float = 5.0) 
         The running server. Hold on to it: gRPC stops a server that nobody holds.
         `await server.stop(grace)` lets requests under way end within `grace` seconds.
     """
+    budget = ByteBudget(BUFFERED_BYTES)
 
     async def process(_: Any, context: Any) -> None:  # noqa: ANN401 - gRPC's contexts are untyped
-        await _Exchange(gate, context, decision_seconds).run()
+        await _Exchange(gate, context, budget, decision_seconds).run()
 
     handler = grpc.stream_stream_rpc_method_handler(
         process, ext_proc.ProcessingRequest.FromString, ext_proc.ProcessingResponse.SerializeToString
@@ -84,10 +89,11 @@ class _ClientLeftError(Exception):
 class _Exchange:
     """One HTTP request."""
 
-    __slots__ = ("_gate", "_seconds", "_stream", "_trailers")
+    __slots__ = ("_budget", "_gate", "_seconds", "_stream", "_trailers")
 
-    def __init__(self, gate: Gate, stream: Any, seconds: float) -> None:  # noqa: ANN401 - gRPC's contexts are untyped
+    def __init__(self, gate: Gate, stream: Any, budget: ByteBudget, seconds: float) -> None:  # noqa: ANN401 - untyped contexts
         self._gate = gate
+        self._budget = budget
         self._stream = stream
         self._seconds = seconds
         self._trailers = False
@@ -116,10 +122,11 @@ class _Exchange:
         admitted = await self._in_time(self._gate.admit(head))
         if isinstance(admitted, Answer):
             return admitted
-        body = await self._body(head) if has_body else b""
-        if isinstance(body, Answer):
-            return body
-        verdict = await self._in_time(self._gate.decide(admitted, body))
+        with self._budget.share() as share:
+            body = await self._body(head, share) if has_body else b""
+            if isinstance(body, Answer):
+                return body
+            verdict = await self._in_time(self._gate.decide(admitted, body))
         return verdict if isinstance(verdict, Forward | Answer) else answer("gateway_not_ready")
 
     async def _in_time(self, step: Coroutine[Any, Any, object]) -> object:
@@ -133,7 +140,7 @@ class _Exchange:
             _LOG.error("decision failed", extra={"error": type(error).__name__})
         return answer("gateway_not_ready")
 
-    async def _body(self, head: RequestHead) -> bytes | Answer:
+    async def _body(self, head: RequestHead, share: Share) -> bytes | Answer:
         limit = self._gate.max_request_bytes
         declared = head.one("content-length") or ""
         size = int(declared) if declared.isdecimal() else 0
@@ -141,6 +148,8 @@ class _Exchange:
         complete = False
         while not complete and max(size, len(body)) <= limit:
             chunk, complete = await self._chunk()
+            if not share.take(len(chunk)):
+                return answer("gateway_not_ready", "The gateway holds too many large requests. Try again in a moment.")
             body += chunk
         if max(size, len(body)) > limit:
             return answer("body_too_large", f"The request body is larger than {limit} bytes. Send a shorter one.")

@@ -66,9 +66,16 @@ class Snapshot:
     askers: Askers
 
 
-def trusts_of(policy: Policy, permits: Mapping[str, KeyRing], lineage: str) -> dict[str, PoolTrust]:
-    """What the guards of each pool are held against, by pool name."""
-    return {
-        pool.name: PoolTrust(pool.uid, permits[pool.uid], lineage, pool.spec.fence.lease_seconds * 1000)
+def snapshot_of(settings: Settings, policy: Policy, keys: GatewayKeys, *, head: Head, authenticator: Authenticator) -> Snapshot:
+    """A snapshot, with what follows from its parts."""
+    permits = keys.permits(pool.uid for pool in policy.pools.values())
+    trusts = {
+        pool.name: PoolTrust(pool.uid, permits[pool.uid], head.lineage, pool.spec.fence.lease_seconds * 1000)
         for pool in policy.pools.values()
     }
+    return Snapshot(settings, policy, keys, head, permits, trusts, authenticator, Askers(keys, head, policy))
+
+
+def at_head(snapshot: Snapshot, head: Head) -> Snapshot:
+    """The same configuration at another head."""
+    return snapshot_of(snapshot.settings, snapshot.policy, snapshot.keys, head=head, authenticator=snapshot.authenticator)

@@ -6,7 +6,7 @@ Rules:
 - the permit is checked before the body is read, and again, with the body's digest, in the step that admits the request;
 - no exception of the guard lets a request through;
 - constructing it does nothing: servers construct middleware more than once, and all share the state of the process;
-- logs never hold a permit, a salt, a body or a tenant.
+- logs never hold a permit, a salt, a body or a tenant; of an unexpected error they say its type and place, since its message could.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from cachescope.core.admission import Refusal, Request
+from cachescope.core.log_lines import fault_of
 from cachescope.core.permits import PERMIT_HEADER, Permit
 from cachescope.core.statements import CHALLENGE_HEADER, STATEMENT_HEADER
 from cachescope.guard.answers import GUARD_ERROR, Answer, misconfigured, send_answer
@@ -133,8 +134,8 @@ class Guard:
     async def _decide_safely(self, process: GuardProcess, call: Call) -> Admitted | Answer | None:
         try:
             outcome = await self.decide(process, call.scope, call.receive)
-        except Exception:
-            _LOG.exception("the guard failed and refuses the request")
+        except Exception as error:
+            _LOG.error("the guard failed and refuses the request", extra=fault_of(error))
             return GUARD_ERROR
         return Answer.of(outcome) if isinstance(outcome, Refusal) else outcome
 
@@ -171,7 +172,7 @@ async def _first_look(process: GuardProcess, permit: Permit, request: Request) -
 
 async def _refuse(running: Running, answer: Answer, call: Call, *headers: tuple[bytes, bytes]) -> None:
     running.requests.count(answer.code)
-    _LOG.debug("request refused", extra={"event": {"code": answer.code, "status": answer.status}})
+    _LOG.debug("request refused", extra={"code": answer.code, "status": answer.status})
     await send_answer(call.send, answer, *headers)
 
 
@@ -185,8 +186,8 @@ def _statement(process: GuardProcess, scope: Scope, answer: Answer) -> list[tupl
         return []
     try:
         statement = process.statement(header_values(scope, CHALLENGE_HEADER))
-    except Exception:
-        _LOG.exception("the statement cannot be made; the challenge stays unanswered")
+    except Exception as error:
+        _LOG.error("the statement cannot be made; the challenge stays unanswered", extra=fault_of(error))
         return []
     return [(STATEMENT_HEADER.encode(), statement.encode())] if statement else []
 

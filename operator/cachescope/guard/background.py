@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
+from cachescope.core.log_lines import fault_of
 from cachescope.guard.metrics import Requests, exposition
 from cachescope.guard.metrics_port import MetricsPort, engine_metrics
 from cachescope.guard.process import GuardProcess
@@ -53,8 +54,8 @@ class Background:
         for step in (self._process.refresh, self._process.keys.reload_if_due):
             try:
                 await step()
-            except Exception:  # noqa: PERF203 - two steps a second, and one must not keep the other from running
-                _LOG.exception("a poll of the guard failed; its right runs out if this goes on")
+            except Exception as error:  # noqa: PERF203 - two steps a second, and one must not keep the other from running
+                _LOG.error("a poll of the guard failed; its right runs out if this goes on", extra=fault_of(error))
 
     async def _poll(self) -> None:
         while True:
@@ -67,15 +68,18 @@ class Background:
         try:
             self._process.engine = await asyncio.to_thread(self._process.digests)
         except Exception as error:  # whatever it is, this process can never name what it loaded
-            _LOG.exception("the engine's digests cannot be computed; the guard refuses everything")
             self._process.problem = str(error) or type(error).__name__
+            _LOG.error(
+                "the engine's digests cannot be computed; the guard refuses everything",
+                extra={"problem": self._process.problem, **fault_of(error)},
+            )
 
     async def _serve_metrics(self) -> None:
         if self._process.settings.metrics_port:
             try:
                 await self._port.open()
-            except OSError:
-                _LOG.exception("the metrics port cannot be opened; requests are served without metrics")
+            except OSError as error:
+                _LOG.error("the metrics port cannot be opened; requests are served without metrics", extra={"problem": str(error)})
 
     async def _metrics(self) -> bytes:
         engine = await engine_metrics(self._app) if self._app else b""

@@ -56,6 +56,7 @@ _HARMLESS = frozenset(
         "--middleware",
         "--port",
         "--served-model-name",
+        "--shutdown-timeout",
         "--ssl-ca-certs",
         "--ssl-certfile",
         "--ssl-keyfile",

@@ -15,6 +15,7 @@ import logging
 from collections.abc import Callable
 
 from cachescope.core.admission import Refusal
+from cachescope.core.log_lines import fault_of
 from cachescope.guard.answers import Answer, send_answer
 from cachescope.guard.in_flight import Flight
 from cachescope.guard.wire import BODY, DISCONNECT, REQUEST, START, App, Message, Receive, Scope, Send
@@ -62,10 +63,10 @@ class Exchange:
         """Let the engine answer; an answer that was cut ends here, incomplete and quiet."""
         try:
             await app(scope, self.receive, self.send)
-        except Exception:
+        except Exception as error:
             if not self._closed():
                 raise
-            _LOG.debug("the engine ended a request that was closed", exc_info=True)
+            _LOG.debug("the engine ended a request that was closed", extra=fault_of(error))
         if self._closed() and not self._complete and not self._cut:
             await self._end(self._flight.reason or Refusal.NO_RIGHT)
 
@@ -105,8 +106,8 @@ class Exchange:
     def _checked(self) -> Refusal | None:
         try:
             return self._verdict(self._flight)
-        except Exception:  # a check that fails is a check that does not pass
-            _LOG.exception("the check of a message failed")
+        except Exception as error:  # a check that fails is a check that does not pass
+            _LOG.error("the check of a message failed", extra=fault_of(error))
             return Refusal.NO_RIGHT
 
     async def _end(self, reason: Refusal) -> None:

@@ -85,12 +85,12 @@ class FileHeads:
             try:
                 self._take(await asyncio.to_thread(_read, self._path), now)
             except (OSError, ValueError, RecursionError, SpecError) as error:
-                _LOG.warning("the ledger head cannot be read; the right runs out", extra={"event": {"problem": str(error)}})
+                _LOG.warning("the ledger head cannot be read; the right runs out", extra={"problem": str(error)})
 
     def _take(self, newer: Head, read_at: int) -> None:
         head, rollbacks = (newer, ()) if self._head is None else self._head.followed_by(newer)
         for rollback in rollbacks:
-            _LOG.warning("the ledger head went back; what was seen stays", extra={"event": {"problem": str(rollback)}})
+            _LOG.warning("the ledger head went back; what was seen stays", extra={"problem": str(rollback)})
         if self._head is None or self._clock() - self._read_at >= self._lease_ms:
             self._generation += 1
         if head != self._head:

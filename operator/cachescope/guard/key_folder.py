@@ -36,7 +36,7 @@ class KeyFolder:
         try:
             self.ring = await asyncio.to_thread(read_keys, self._folder)
         except (OSError, SpecError) as error:
-            _LOG.warning("the permit keys cannot be read; the known ones stay", extra={"event": {"problem": str(error)}})
+            _LOG.warning("the permit keys cannot be read; the known ones stay", extra={"problem": str(error)})
 
     async def reload_if_due(self) -> bool:
         """Read the folder unless that was done within the last second; whether it was read."""

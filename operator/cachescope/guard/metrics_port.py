@@ -11,6 +11,7 @@ import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 
+from cachescope.core.log_lines import fault_of
 from cachescope.guard.wire import BODY, DISCONNECT, START, App, Message, Scope
 
 _LOG = logging.getLogger(__name__)
@@ -51,8 +52,8 @@ class MetricsPort:
             await asyncio.wait_for(writer.drain(), _SECONDS)
         except (asyncio.TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, OSError):
             pass  # a scraper that is too slow, too long or gone gets nothing
-        except Exception:
-            _LOG.exception("the metrics cannot be served")
+        except Exception as error:
+            _LOG.error("the metrics cannot be served", extra=fault_of(error))
         finally:
             writer.close()
             with contextlib.suppress(OSError):
@@ -84,8 +85,8 @@ async def engine_metrics(app: App) -> bytes:
 
     try:
         await app(_scope(), receive, send)
-    except Exception:
-        _LOG.exception("the engine's metrics cannot be read")
+    except Exception as error:
+        _LOG.error("the engine's metrics cannot be read", extra=fault_of(error))
         return b""
     return b"".join(parts) if status == 200 else b""
 

@@ -25,6 +25,7 @@ from cachescope.core.front_doors import forbidden
 from cachescope.core.permits import Permit, read_permit
 from cachescope.core.record import EngineDigests
 from cachescope.core.statements import Statement, write_statement
+from cachescope.guard import logs
 from cachescope.guard.clock import boot_milliseconds
 from cachescope.guard.engine_digests import engine_digests
 from cachescope.guard.heads import FileHeads, HeadSource
@@ -147,7 +148,7 @@ class GuardProcess:
         else:
             closed = self.in_flight.abort_generation(self.source.generation) + self.in_flight.abort_below(head.floors)
         if closed:
-            _LOG.warning("requests in flight were closed", extra={"event": {"closed": closed, "right": head is not None}})
+            _LOG.warning("requests in flight were closed", extra={"closed": closed, "right": head is not None})
 
     async def refresh(self) -> None:
         """Read the head again, and apply it."""
@@ -178,7 +179,7 @@ class GuardProcess:
         try:
             return read_permit(self.keys.ring, text)
         except WireFormatError as error:
-            _LOG.debug("a permit cannot be read", extra={"event": {"problem": str(error)}})
+            _LOG.debug("a permit cannot be read", extra={"problem": str(error)})
             return None
 
 
@@ -198,7 +199,7 @@ def make_process(environ: Mapping[str, str], args: Sequence[str]) -> GuardProces
     except SpecError as error:
         problems.append(str(error))
     if problems:
-        _LOG.error("the guard is misconfigured and refuses everything", extra={"event": {"problems": problems}})
+        _LOG.error("the guard is misconfigured and refuses everything", extra={"problem": "; ".join(problems)})
         return Misconfigured("; ".join(problems))
     return GuardProcess(
         settings,
@@ -216,6 +217,7 @@ def shared_process() -> GuardProcess | Misconfigured:
 
 @lru_cache(maxsize=1)
 def _process_of(_pid: int) -> GuardProcess | Misconfigured:
+    logs.install()
     return make_process(dict(os.environ), tuple(sys.argv[1:]))
 
 

@@ -71,7 +71,7 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
         model_path=Path(_text(environ, "CACHESCOPE_MODEL_PATH")),
         lease_ms=1000 * _number(environ, "CACHESCOPE_LEASE_SECONDS", default=60, least=1, most=3600),
         metrics_port=_number(environ, "CACHESCOPE_METRICS_PORT", default=9400, least=0, most=65_535),
-        max_body_bytes=_number(environ, "CACHESCOPE_MAX_BODY_BYTES", default=16 * 2**20, least=1, most=2**30),
+        max_body_bytes=_number(environ, "CACHESCOPE_MAX_BODY_BYTES", default=16 * 2**20, least=1, most=2**31),
         used_permits=_number(environ, "CACHESCOPE_USED_PERMITS", default=200_000, least=1, most=10_000_000),
     )
 

@@ -19,7 +19,8 @@ _WRITABLE = {
     "TMPDIR": "/tmp",  # noqa: S108 - an emptyDir of this pod
     "PYTHONDONTWRITEBYTECODE": "1",
 }
-_QUIET = {"VLLM_NO_USAGE_STATS": "1", "HF_HUB_OFFLINE": "1"}
+# Without the variable vLLM loads every plugin that is installed; with nothing in it, none.
+_QUIET = {"VLLM_NO_USAGE_STATS": "1", "HF_HUB_OFFLINE": "1", "VLLM_PLUGINS": ""}
 
 
 def command(pool: ServingPool) -> list[str]:

@@ -59,19 +59,28 @@ def installation(site: Site, declared: Declared, keys: Mapping[str, str], head: 
         *gateway.access(site),
         network.gateway_policy(site, gateway.NAME),
         gateway.service(site),
-        gateway.deployment(site, _key_secrets(declared)),
-        *(item for pool in declared.pools for item in pool_objects(site, pool, ring, naming, head=head)),
+        gateway.deployment(site, _key_secrets(declared), tls_secret=tls.secret_name if (tls := declared.settings.tls) else None),
+        *(
+            item
+            for pool in declared.pools
+            for item in pool_objects(site, pool, ring, naming, head=head, settings=declared.settings)
+        ),
     ]
 
 
-def pool_objects(site: Site, pool: ServingPool, ring: KeyRing, naming: Key, *, head: Head) -> list[Manifest]:
+def pool_objects(site: Site, pool: ServingPool, ring: KeyRing, naming: Key, *, head: Head, settings: Settings) -> list[Manifest]:
     """Every object of one pool, the policy before the pods."""
     return [
         configuration.pool_keys(site, pool, permit_keys(ring, pool.uid)),
         configuration.pool_head(site, pool, head),
         network.engine_policy(site, pool),
         engine.service(site, pool),
-        engine.deployment(site, pool, target_name(naming, TargetKind.POOL, pool.uid)),
+        engine.deployment(
+            site,
+            pool,
+            pool_target=target_name(naming, TargetKind.POOL, pool.uid),
+            max_request_bytes=settings.max_request_bytes,
+        ),
     ]
 
 

@@ -64,6 +64,13 @@ def empty_dirs(names: Iterable[str]) -> list[Manifest]:
     return [{"name": name, "emptyDir": {}} for name in names]
 
 
-def http_probe(path: str, port: str, *, period: int = 5, failures: int = 3) -> Manifest:
-    """A probe by HTTP; seconds and failures as in a pod."""
-    return {"httpGet": {"path": path, "port": port}, "periodSeconds": period, "failureThreshold": failures, "timeoutSeconds": 5}
+def http_probe(path: str, port: str, *, period: int = 5, failures: int = 3, scheme: str = "HTTP") -> Manifest:
+    """A probe by HTTP or HTTPS; seconds and failures as in a pod."""
+    target = {"path": path, "port": port, "scheme": scheme}
+    return {"httpGet": target, "periodSeconds": period, "failureThreshold": failures, "timeoutSeconds": 5}
+
+
+def liveness_probe(path: str, port: str, *, failures: int = 3, scheme: str = "HTTP") -> Manifest:
+    """A probe whose failure restarts the container soon: one that hangs has nothing to drain, and its preStop hook would wait."""
+    probe = http_probe(path, port, period=10, failures=failures, scheme=scheme)
+    return {**probe, "terminationGracePeriodSeconds": 10}

@@ -1,0 +1,51 @@
+"""The pages say what the code does."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from cachescope.core.admission import Refusal
+from cachescope.gateway.errors import ERRORS
+from cachescope.guard.answers import GUARD_ERROR, misconfigured
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "images").glob("*.md"), *(ROOT / "e2e").rglob("*.md")])
+ROW = re.compile(r"^\| (\d{3}) `(\w+)` \|", re.MULTILINE)
+LINK = re.compile(r"\]\(([^)#:]+)\)")
+
+
+def _rows(section: str) -> list[tuple[int, str]]:
+    """Status and code of each row below a heading of the page of failure modes."""
+    page = (ROOT / "docs" / "failure-modes.md").read_text("utf-8")
+    text = page.split(f"\n## {section}\n")[1].split("\n## ")[0]
+    return [(int(status), code) for status, code in ROW.findall(text)]
+
+
+def test_every_answer_of_the_gateway_is_explained() -> None:
+    assert sorted(_rows("What the gateway answers")) == sorted((form.status, form.code or name) for name, form in ERRORS.items())
+
+
+def test_every_answer_of_the_guard_is_explained() -> None:
+    own = [(answer.status, answer.code) for answer in (GUARD_ERROR, misconfigured("problem"))]
+    refusals = [(refusal.status, refusal.code) for refusal in Refusal]
+    assert sorted(_rows("What the guard answers")) == sorted(own + refusals)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    assert [link for link in LINK.findall(page.read_text("utf-8")) if not (page.parent / link).exists()] == []
+
+
+def test_the_proofs_name_tests_that_exist() -> None:
+    named = re.findall(r"`((?:tests|e2e)/[\w/.*{},]+)`", (ROOT / "docs" / "proofs.md").read_text("utf-8"))
+    assert named
+    assert [name for name in named if not any(list(ROOT.glob(each)) for each in _expanded(name))] == []
+
+
+def _expanded(name: str) -> list[str]:
+    """A name with `{a,b}` as the names that it stands for."""
+    found = re.fullmatch(r"(.*)\{(.*)\}(.*)", name)
+    return [found[1] + each + found[3] for each in found[2].split(",")] if found else [name]
