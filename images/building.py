@@ -73,11 +73,10 @@ class Workshop:
         shutil.rmtree(context)
 
     def ensure(self, image: Image, reference: str) -> None:
-        """Builds an image, where the builder lacks it."""
+        """Builds an image on the base, which has to be there, where the builder lacks it."""
         if reference in self.images():
             self.progress.line(f"{image.name}: the builder has it already")
             return
-        self.ensure_base()
         context = self.layout.context(image.name)
         inputs.stage(references.ROOT, references.input_files(image), context)
         self.layout.log(image.name).unlink(missing_ok=True)

@@ -1,8 +1,9 @@
 """Where the images keep their files: everything lies in the project's cache folder, nothing in the repository."""
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
+
+from e2e.cluster import layout as cluster
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,5 @@ class Layout:
 
 
 def from_environment() -> Layout:
-    """Reads the cache folder from CACHESCOPE_CACHE; without it, ``~/.cache/cachescope``."""
-    chosen = os.environ.get("CACHESCOPE_CACHE")
-    return Layout(Path(chosen).absolute() if chosen else Path.home() / ".cache" / "cachescope")
+    """Takes the cache folder that the cluster takes."""
+    return Layout(cluster.from_environment().cache)

@@ -51,8 +51,8 @@ class ExistingCluster:
         names = " ".join(str(archive) for archive in archives)
         raise ClusterSetupError(
             f"images of an existing cluster come from its registry: {names} cannot be loaded",
-            remedy="push each archive, e.g. `skopeo copy docker-archive:<archive> docker://<registry>/<name>:<tag>`, "
-            "and give the chart those names in its image values (`helm ... --set <image value>=<registry>/<name>`).",
+            remedy="name a registry that its nodes pull from: `make demo PROVIDER=kubeconfig REGISTRY=<registry>/<prefix>` "
+            "builds the images, pushes them there, and installs them by those names.",
         )
 
     def has(self, image: str) -> bool:

@@ -6,6 +6,8 @@ import sys
 import time
 from collections.abc import Iterator
 
+from cachescope.core.labels import ENGINE_PORT
+from cachescope.manifests.network import GATEWAY_PORT
 from e2e.demo import cases, report
 from e2e.demo.cases import Case, Clients
 from e2e.stack import client, kubectl
@@ -19,7 +21,7 @@ def main() -> int:
     stack = prepare()
     report.step("installing the gateway and the pool")
     install(stack)
-    with kubectl.forwarded(f"service/{GATEWAY}", 80) as gateway, kubectl.forwarded(f"deployment/{POOL}", 8000) as engine:
+    with kubectl.forwarded_pod(GATEWAY, GATEWAY_PORT) as gateway, kubectl.forwarded_pod(POOL, ENGINE_PORT) as engine:
         clients = people(stack, gateway)
         report.step("waiting until the pool is routable")
         client.wait_routable(clients["blue/carol"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 import threading
@@ -11,7 +10,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from e2e.stack.paths import CACHE, KUBECONFIG
+from e2e.stack.paths import KUBECONFIG, LAYOUT
+from e2e.stack.waiting import until
 
 NAMESPACE = "cachescope-demo"
 FIELD_MANAGER = "cachescope-demo"
@@ -51,6 +51,35 @@ def rolled_out(deployment: str, seconds: int = 300) -> None:
     run("rollout", "status", f"deployment/{deployment}", f"--timeout={seconds}s", timeout=seconds + 30)
 
 
+def pods(name: str, namespace: str = NAMESPACE) -> list[dict[str, Any]]:
+    """The pods whose label `app.kubernetes.io/name` is that name."""
+    found: list[dict[str, Any]] = get("pods", "-l", f"app.kubernetes.io/name={name}", namespace=namespace)["items"]
+    return found
+
+
+def ready_pod(name: str, namespace: str = NAMESPACE, *, seconds: float = 180) -> dict[str, Any]:
+    """Wait for a pod that is ready and stays: one that is being deleted may be ready, and soon answers nobody.
+
+    Raises:
+        TimeoutError: There is none within that time.
+    """
+    found: list[dict[str, Any]] = []
+
+    def look() -> bool:
+        found[:] = [pod for pod in pods(name, namespace) if _is_ready(pod)]
+        return bool(found)
+
+    until(look, f"a pod of {name} is ready", seconds)
+    return found[0]
+
+
+@contextmanager
+def forwarded_pod(name: str, port: int, namespace: str = NAMESPACE) -> Iterator[str]:
+    """Forward a port of a ready pod, found by its name label; yields `127.0.0.1:port`."""
+    with forwarded(f"pod/{ready_pod(name, namespace)['metadata']['name']}", port, namespace) as address:
+        yield address
+
+
 @contextmanager
 def forwarded(target: str, port: int, namespace: str = NAMESPACE) -> Iterator[str]:
     """Forward a port of a pod or Service to a free port on loopback; yields `127.0.0.1:port`."""
@@ -76,6 +105,11 @@ def _address(process: subprocess.Popen[str]) -> str:
     return found.group(1)
 
 
+def _is_ready(pod: dict[str, Any]) -> bool:
+    if "deletionTimestamp" in pod["metadata"]:
+        return False
+    return any(item["type"] == "Ready" and item["status"] == "True" for item in pod["status"].get("conditions") or [])
+
+
 def _binary() -> str:
-    ours = [path for path in sorted((CACHE / "bin").glob("kubectl-*")) if os.access(path, os.X_OK)]
-    return str(ours[-1]) if ours else "kubectl"
+    return LAYOUT.program("kubectl")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
+from e2e.cluster.layout import from_environment
+
 ROOT = Path(__file__).resolve().parents[2]
-CACHE = Path(os.environ.get("CACHESCOPE_CACHE", "~/.cache/cachescope")).expanduser()
+LAYOUT = from_environment()
+CACHE = LAYOUT.cache
 STATE = CACHE / "demo"
 EXAMPLES = ROOT / "examples" / "demo"
-KUBECONFIG = CACHE / "cluster" / "kubeconfig"
+KUBECONFIG = LAYOUT.kubeconfig

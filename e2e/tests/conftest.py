@@ -7,6 +7,8 @@ from collections.abc import Iterator
 import openai
 import pytest
 
+from cachescope.core.labels import ENGINE_PORT
+from cachescope.manifests.network import GATEWAY_PORT
 from e2e.stack import client, kubectl
 from e2e.stack.attacker import Insider
 from e2e.stack.install import GATEWAY, POOL, Stack, install, prepare
@@ -23,7 +25,7 @@ def stack() -> Stack:
 @pytest.fixture(scope="module")
 def gateway(stack: Stack) -> Iterator[str]:
     """`address:port` of the gateway on loopback, once a request passes."""
-    with kubectl.forwarded(f"service/{GATEWAY}", 80) as address:
+    with kubectl.forwarded_pod(GATEWAY, GATEWAY_PORT) as address:
         client.wait_routable(client.client(address, stack.credentials.api_keys["blue-carol"]))
         yield address
 
@@ -31,7 +33,7 @@ def gateway(stack: Stack) -> Iterator[str]:
 @pytest.fixture(scope="module")
 def insider(stack: Stack, gateway: str) -> Iterator[Insider]:  # noqa: ARG001 - the pool must be up first
     """A way to the engine's port, past the gateway."""
-    with kubectl.forwarded(f"deployment/{POOL}", 8000) as address:
+    with kubectl.forwarded_pod(POOL, ENGINE_PORT) as address:
         yield Insider(stack, address)
 
 

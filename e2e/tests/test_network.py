@@ -1,44 +1,108 @@
-"""Who can open a connection to an engine at all: gateways alone."""
+"""Who can open a connection to whom: clients reach the gateway's public port, the monitoring namespace the metrics, nobody more."""
 
 from __future__ import annotations
 
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
+import pytest
+
+from cachescope.core.labels import ENGINE_PORT, GUARD_METRICS_PORT
+from cachescope.manifests.network import GATEWAY_METRICS_PORT, GATEWAY_PORT
 from e2e.stack import kubectl
 from e2e.stack.install import GATEWAY, POOL, Stack
 from e2e.stack.waiting import until
 
-ATTACKER = "cachescope-attacker"
 TRIES = 10
-# Exit status 0: connected; 1: refused or timed out.
-CONNECT = "import socket,sys\ntry: socket.create_connection((sys.argv[1], int(sys.argv[2])), 2)\nexcept OSError: sys.exit(1)"
+CONNECTED, REFUSED = "connected", "refused"
+# It prints what it found; whatever else happens (no pod, no Python, a wrong argument) prints neither word and is no result.
+CONNECT = f"""
+import socket, sys
+try:
+    socket.create_connection((sys.argv[1], int(sys.argv[2])), 2).close()
+except (ConnectionRefusedError, TimeoutError):
+    print("{REFUSED}")
+else:
+    print("{CONNECTED}")
+"""
 
 
-def test_a_pod_of_another_namespace_cannot_reach_an_engine(stack: Stack, gateway: str) -> None:  # noqa: ARG001 - it must serve
-    engine = kubectl.get("pods", "-l", f"app.kubernetes.io/name={POOL}")["items"][0]["status"]["podIP"]
-    door = kubectl.get("pods", "-l", f"app.kubernetes.io/name={GATEWAY}")["items"][0]["status"]["podIP"]
-    kubectl.apply([{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": ATTACKER}}])
-    kubectl.apply([_pod(stack.site.gateway_image)], namespace=ATTACKER)
+@dataclass(frozen=True)
+class Visitor:
+    """A pod that tries to connect.
+
+    Attributes:
+        namespace: Where it runs.
+        name: Its name.
+    """
+
+    namespace: str
+    name: str
+
+    def connects(self, address: str, port: int) -> bool:
+        """Whether a connection is accepted, instead of refused or dropped."""
+        command = ("/opt/cachescope/bin/python", "-c", CONNECT, address, str(port))
+        said = kubectl.run("exec", self.name, "--", *command, namespace=self.namespace).strip()
+        assert said in {CONNECTED, REFUSED}, said
+        return said == CONNECTED
+
+
+@pytest.fixture
+def addresses(gateway: str) -> tuple[str, str]:  # noqa: ARG001 - everything serves before anything is refused
+    """Pod addresses of an engine and of a gateway."""
+    engine, door = (kubectl.ready_pod(name)["status"]["podIP"] for name in (POOL, GATEWAY))
+    return engine, door
+
+
+def test_a_pod_of_another_namespace_reaches_the_public_port_alone(stack: Stack, addresses: tuple[str, str]) -> None:
+    engine, door = addresses
+    with _namespace(f"cachescope-stranger-{secrets.token_hex(4)}") as name, _visitor(stack, name) as stranger:
+        until(lambda: stranger.connects(door, GATEWAY_PORT), "the stranger reaches the gateway's public port")
+        for port in (ENGINE_PORT, GUARD_METRICS_PORT):
+            assert [stranger.connects(engine, port) for _ in range(TRIES)] == [False] * TRIES, port
+        assert [stranger.connects(door, GATEWAY_METRICS_PORT) for _ in range(TRIES)] == [False] * TRIES
+        assert stranger.connects(door, GATEWAY_PORT), "the stranger lost its network meanwhile: the refusals prove nothing"
+
+
+def test_the_monitoring_namespace_reaches_the_metrics_and_no_engine(stack: Stack, addresses: tuple[str, str]) -> None:
+    engine, door = addresses
+    with _namespace(stack.site.monitoring_namespace) as name, _visitor(stack, name) as monitor:
+        until(lambda: monitor.connects(engine, GUARD_METRICS_PORT), "monitoring reaches the guard's metrics")
+        until(lambda: monitor.connects(door, GATEWAY_METRICS_PORT), "monitoring reaches the gateway's metrics")
+        assert [monitor.connects(engine, ENGINE_PORT) for _ in range(TRIES)] == [False] * TRIES
+        assert monitor.connects(engine, GUARD_METRICS_PORT)
+
+
+@contextmanager
+def _namespace(name: str) -> Iterator[str]:
+    """A namespace; one that was there before, as monitoring may be on somebody's cluster, stays."""
+    existed = bool(kubectl.run("get", "namespace", name, "--ignore-not-found", "-o", "name").strip())
+    if not existed:
+        kubectl.apply([{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}])
     try:
-        kubectl.run("wait", "pod/attacker", "--for=condition=Ready", "--timeout=60s", namespace=ATTACKER)
-        until(lambda: _connects(door, 8080), "the attacker reaches the gateway's public port")
-        assert not any(_connects(engine, port) for port in (8000, 9400) for _ in range(TRIES))
-        assert not any(_connects(door, 9090) for _ in range(TRIES))
+        yield name
     finally:
-        kubectl.run("delete", "namespace", ATTACKER, "--wait=false", namespace=ATTACKER)
+        if not existed:
+            kubectl.run("delete", "namespace", name, "--wait=true", "--timeout=120s")
 
 
-def _connects(address: str, port: int) -> bool:
-    command = ("/opt/cachescope/bin/python", "-c", CONNECT, address, str(port))
+@contextmanager
+def _visitor(stack: Stack, namespace: str) -> Iterator[Visitor]:
+    visitor = Visitor(namespace, f"cachescope-visitor-{secrets.token_hex(4)}")
+    kubectl.apply([_pod(visitor, stack.site.gateway_image)], namespace=namespace)
     try:
-        kubectl.run("exec", "attacker", "--", *command, namespace=ATTACKER)
-    except kubectl.KubectlError:
-        return False
-    return True
+        kubectl.run("wait", f"pod/{visitor.name}", "--for=condition=Ready", "--timeout=60s", namespace=namespace)
+        yield visitor
+    finally:
+        kubectl.run("delete", "pod", visitor.name, "--wait=false", namespace=namespace)
 
 
-def _pod(image: str) -> dict[str, Any]:
-    sleep = ["/opt/cachescope/bin/python", "-c", "import signal; signal.pause()"]
-    container = {"name": "attacker", "image": image, "imagePullPolicy": "IfNotPresent", "command": sleep}
+def _pod(visitor: Visitor, image: str) -> dict[str, Any]:
+    idle = ["/opt/cachescope/bin/python", "-c", "import signal; signal.pause()"]
+    container = {"name": "visitor", "image": image, "imagePullPolicy": "IfNotPresent", "command": idle}
     spec = {"containers": [container], "terminationGracePeriodSeconds": 0}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "attacker", "namespace": ATTACKER}, "spec": spec}
+    meta = {"name": visitor.name, "namespace": visitor.namespace}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}

@@ -26,7 +26,7 @@ def take_down(layout: Layout, table: ProcessTable, progress: Progress) -> None:
         end(_shims(layout))
         table.stop(*components.CONTROL_PLANE)
     with progress.step("remove network, mounts and files"):
-        _unmount(layout.cluster)
+        unmount(layout.cluster)
         network.restore(layout)
         if shutil.which("iptables"):
             firewall.clean()
@@ -90,7 +90,9 @@ def mounts_below(table: str, folder: str) -> list[str]:
     return [point for point in reversed(points) if point.startswith(f"{folder}/")]
 
 
-def _unmount(folder: Path) -> None:
+def unmount(folder: Path) -> None:
+    """Unmounts everything below a folder, what is busy by leaving it to the kernel."""
+
     def all_gone() -> bool:
         points = mounts_below(Path("/proc/self/mounts").read_text(), str(folder))
         for point in points:
