@@ -15,8 +15,8 @@ Measured on Envoy 1.40:
   it keeps it until the answer has ended, the client left or the engine reset, and sends no message for an answer without
   trailers: rule 4 rests on that. The price: a processor that dies cuts the answers that are under way.
 - `message_timeout` does not run in full-duplex mode (a reply after 7 s passed a limit of 5 s): the time of rule 3 is kept here.
-  A process that is frozen, or blocks its event loop, answers none of Envoy's pings and loses its connections after
-  `EnvoySettings.frozen_seconds`.
+  A process that is frozen answers none of Envoy's pings and loses its connections after `EnvoySettings.frozen_seconds`. One
+  that only blocks its event loop is not found by that, since gRPC answers pings beside it: hence the decision bounds its work.
 - Envoy drops `content-length` in full-duplex mode, even one set here: a header mutation behind the processor puts it back.
 - Repeated headers come as repeated pairs, except those that Envoy knows by name (`authorization`, `content-type`, …): it joins
   these with a comma.
