@@ -17,6 +17,7 @@ COMPILE = $(VENV)/bin/uv pip compile -q --system-certs --generate-hashes --no-he
 help: ## Show the commands
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
+demo: NAMES := gateway guard vllm-cpu
 demo: cluster images ## Bring up a cluster, images and the demo, and print what each tenant could observe
 	$(RUN) -m e2e.demo
 
@@ -34,6 +35,7 @@ unit: $(VENV)/ok ## Pure tests, without a network
 integration: cluster ## Real API server, real Envoy
 	$(RUN) -m pytest tests/integration -q
 
+e2e: NAMES := gateway guard vllm-cpu
 e2e: cluster images ## The real pool on the real cluster
 	$(RUN) -m pytest e2e/tests -q
 
@@ -41,12 +43,12 @@ bench: $(VENV)/ok ## Bare Envoy beside the gateway, in one run
 	$(RUN) -m bench.gateway
 
 cluster: $(VENV)/ok ## Bring the cluster up
-	$(RUN) -m e2e.cluster up --provider $(PROVIDER)
+	$(RUN) -m e2e.bring_up --provider $(PROVIDER)
 
-images: cluster ## Build the images that changed, and load them into the cluster, or push them to REGISTRY
+images: cluster ## Build all images that changed, and load them into the cluster, or push them to REGISTRY
 	@[ "$(PROVIDER)" != kubeconfig ] || [ -n "$(REGISTRY)" ] || { echo >&2 \
 	  "error: the nodes of an existing cluster pull their images; add REGISTRY=<registry>/<prefix>"; exit 2; }
-	$(RUN) -m images build $(if $(REGISTRY),--push $(REGISTRY))
+	$(RUN) -m images build $(NAMES) $(if $(REGISTRY),--push $(REGISTRY))
 
 down: ## Remove the demo and the cluster; built binaries and images stay in the cache
 	$(PYTHON) -m e2e.demo.down

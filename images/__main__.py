@@ -13,7 +13,7 @@ from pathlib import Path
 from images import references
 from images.building import Workshop
 from images.catalogue import Image, select
-from images.delivery import Archives, Destination, Node, Registry, destination
+from images.delivery import Archives, Builder, Destination, Node, Registry, destination
 from images.errors import ImageError
 from images.layout import Layout, from_environment
 from images.progress import Progress, complain, show
@@ -29,6 +29,7 @@ def _arguments() -> argparse.Namespace:
     target = build.add_mutually_exclusive_group()
     target.add_argument("--push", metavar="REGISTRY/PREFIX", help="push to a registry instead (default: CACHESCOPE_REGISTRY)")
     target.add_argument("--archives", metavar="FOLDER", type=Path, help="write archives into a folder instead")
+    target.add_argument("--keep", action="store_true", help="keep them in the builder, for a cluster that is still coming up")
     names = verbs.add_parser("list", parents=[shared], help="print NAME IMAGE lines; builds nothing")
     names.add_argument("--json", action="store_true", help="print an object of name to image")
     names.add_argument("--registry", metavar="REGISTRY/PREFIX", help="name them as pushed there (default: CACHESCOPE_REGISTRY)")
@@ -39,6 +40,8 @@ def _arguments() -> argparse.Namespace:
 def _destination(arguments: argparse.Namespace) -> Destination:
     if arguments.archives:
         return Archives(arguments.archives)
+    if arguments.keep:
+        return Builder()
     registry = _registry(arguments.push)
     return Registry(registry) if registry else Node()
 
@@ -79,7 +82,8 @@ def _bring(missing: list[tuple[Image, str]], workshop: Workshop, place: Destinat
     def bring(image: Image, reference: str) -> None:
         workshop.ensure(image, reference)
         place.deliver(workshop, image, reference)
-        workshop.tidy(image, reference)
+        if not isinstance(place, Builder):
+            workshop.tidy(image, reference)
 
     if not {reference for _, reference in missing} <= workshop.images().keys():
         workshop.ensure_base()

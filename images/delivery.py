@@ -60,6 +60,18 @@ class Node:
             )
 
 
+class Builder:
+    """The builder's own storage: for later, while there is no cluster yet."""
+
+    def has(self, reference: str) -> bool:
+        """Answers no: the builder itself knows what it has."""
+        return not reference
+
+    def deliver(self, workshop: Workshop, image: Image, reference: str) -> None:
+        """Leaves the image where it is."""
+        workshop.progress.line(f"{image.name}: kept in the builder as {reference}")
+
+
 @dataclass(frozen=True, slots=True)
 class Registry:
     """A registry; the builder's own login is used.

@@ -1,4 +1,4 @@
-"""Command line: ``python -m e2e.cluster <up|down|status|load|has|env>``."""
+"""Command line: ``python -m e2e.cluster <up|down|status|load|has|env|tools>``."""
 
 import argparse
 import fcntl
@@ -11,6 +11,7 @@ from pathlib import Path
 from e2e.cluster import session
 from e2e.cluster.errors import ClusterSetupError
 from e2e.cluster.layout import Layout, from_environment
+from e2e.cluster.local import binaries
 from e2e.cluster.progress import Progress, complain, show
 from e2e.cluster.providers import PROVIDERS, Provider, choose, observe_host, provider
 
@@ -28,6 +29,7 @@ def _arguments() -> argparse.Namespace:
     load.add_argument("archives", nargs="+", type=Path, metavar="ARCHIVE")
     has = verbs.add_parser("has", parents=[shared], help="exit code 0 when the node has the image, else 1")
     has.add_argument("image")
+    verbs.add_parser("tools", help="build the tools that the cluster itself does not need: helm")
     verbs.add_parser("env", parents=[shared], help="print the shell lines that select the cluster")
     return parser.parse_args()
 
@@ -58,6 +60,9 @@ def _chosen(arguments: argparse.Namespace, layout: Layout, progress: Progress) -
 def _carry_out(arguments: argparse.Namespace, layout: Layout, progress: Progress) -> bool:
     if arguments.verb == "env":
         show(session.environment(layout))
+        return True
+    if arguments.verb == "tools":
+        binaries.build_tools(layout, progress)
         return True
     if arguments.verb in {"status", "load", "has"}:
         session.environment(layout)

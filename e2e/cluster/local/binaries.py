@@ -23,6 +23,8 @@ GO_FOLDER = Path(__file__).parent.parent / "go"
 REQUIREMENTS = Path(__file__).parent.parent / "requirements.txt"
 KUBERNETES = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy", "kubectl")
 ETCD = ("etcd", "etcdctl", "etcdutl")
+ON_DEMAND = ("helm",)
+"""Tools that no cluster needs to run: `build_tools` builds them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,10 +114,25 @@ def program(layout: Layout, name: str) -> Path:
 def build(layout: Layout, progress: Progress) -> None:
     """Builds the Go programs that are missing, one module after the other: Go itself uses all cores."""
     for module in MODULES:
-        missing = [name for name in module.programs if not program(layout, name).exists()]
+        missing = [name for name in module.programs if name not in ON_DEMAND and not program(layout, name).exists()]
         if missing:
             with progress.step(f"build {', '.join(missing)} (minutes when Go's cache is cold)"):
                 _build(layout, module, missing)
+
+
+def build_tools(layout: Layout, progress: Progress) -> None:
+    """Builds the tools that are only built on demand, where they are missing."""
+    for module in MODULES:
+        missing = [name for name in module.programs if name in ON_DEMAND and not program(layout, name).exists()]
+        if missing:
+            with progress.step(f"build {', '.join(missing)} (minutes when Go's cache is cold)"):
+                _build(layout, module, missing)
+    link(layout)
+
+
+def built(layout: Layout) -> bool:
+    """Tells whether every program of the cluster was built before."""
+    return all(program(layout, name).exists() for module in MODULES for name in module.programs if name not in ON_DEMAND)
 
 
 def _build(layout: Layout, module: GoModule, names: list[str]) -> None:
@@ -170,6 +187,8 @@ def link(layout: Layout) -> None:
     """Puts kubectl, helm and etcd's tools under their plain names into the folder for PATH."""
     layout.commands.mkdir(parents=True, exist_ok=True)
     for name in ("kubectl", "helm", "etcdctl", "etcdutl"):
+        if not program(layout, name).exists():
+            continue
         partial = layout.commands / f".{name}"
         partial.unlink(missing_ok=True)
         partial.symlink_to(program(layout, name))
