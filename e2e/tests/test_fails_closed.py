@@ -74,10 +74,9 @@ def test_an_unreadable_configuration_lets_nothing_pass(stack: Stack) -> None:
     kubectl.apply([_broken(item) for item in stack.manifests() if _is(item, "ConfigMap", "cachescope-config")])
     old = {pod["metadata"]["name"] for pod in _pods()}
     kubectl.run("delete", "pod", *old, "--wait=true")
-    until(lambda: any(_running(pod) for pod in _pods()), "a new gateway runs")
-    name = next(pod["metadata"]["name"] for pod in _pods() if _running(pod))
-    with kubectl.forwarded(f"pod/{name}", 8080) as address:
-        until(lambda: _status(stack, address) == 503, "Envoy has found its processor")
+    until(lambda: any(_envoy_is_ready(pod) for pod in _staying()), "a new gateway's Envoy serves")
+    name = next(pod["metadata"]["name"] for pod in _staying() if _envoy_is_ready(pod))
+    with kubectl.forwarded(f"pod/{name}", GATEWAY_PORT) as address:
         assert [_status(stack, address) for _ in range(TRIES)] == [503] * TRIES
     assert not any(_ready(pod) for pod in _pods())
 
@@ -195,11 +194,6 @@ def _started(pod: dict[str, Any]) -> bool:
 def _envoy_is_ready(pod: dict[str, Any]) -> bool:
     statuses = pod["status"].get("containerStatuses") or []
     return any(status["name"] == "envoy" and status["ready"] for status in statuses)
-
-
-def _running(pod: dict[str, Any]) -> bool:
-    statuses = pod["status"].get("containerStatuses") or []
-    return len(statuses) == 2 and all("running" in status["state"] for status in statuses)
 
 
 def _ready(pod: dict[str, Any]) -> bool:
