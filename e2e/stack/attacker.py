@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
+from contextlib import suppress
 from dataclasses import dataclass
 
 import httpx2 as httpx
@@ -17,7 +18,19 @@ from cachescope.core.types import Digest, Reuse, ScopeClass
 from e2e.stack.install import Stack
 
 PATH = "/v1/chat/completions"
+LOST_ANSWERS = 5
 BODY = json.dumps({"model": "tiny", "max_tokens": 1, "messages": [{"role": "user", "content": "hello"}]}).encode()
+
+
+def send(url: str, body: bytes, headers: dict[str, str]) -> httpx.Response:
+    """Send a request through a forwarded port, again if its answer was lost.
+
+    A server may answer before it has read the whole request and then close; a forwarded port can lose such an answer.
+    """
+    for _ in range(LOST_ANSWERS):
+        with suppress(httpx.RemoteProtocolError, httpx.ReadError):
+            return httpx.post(url, content=body, headers=headers, timeout=60)
+    raise ConnectionError(f"no answer in {LOST_ANSWERS} tries; look at the pod behind {url}")
 
 
 @dataclass(frozen=True)
@@ -35,12 +48,12 @@ class Insider:
     def post(self, body: bytes, permit: str | None = None, path: str = PATH) -> httpx.Response:
         """Send a request straight to the engine."""
         headers = {"content-type": "application/json"} | ({PERMIT_HEADER: permit} if permit else {})
-        return httpx.post(f"http://{self.address}{path}", content=body, headers=headers, timeout=60)
+        return send(f"http://{self.address}{path}", body, headers)
 
     def statement(self) -> Statement:
         """The guard's statement now."""
         nonce = secrets.token_urlsafe(24)
-        answer = httpx.post(f"http://{self.address}{PATH}", content=b"{}", headers={CHALLENGE_HEADER: nonce}, timeout=60)
+        answer = send(f"http://{self.address}{PATH}", b"{}", {CHALLENGE_HEADER: nonce})
         return read_statement(self.keys(), answer.headers[STATEMENT_HEADER], nonce=nonce)
 
     def permit(self, body: bytes, **changes: object) -> str:

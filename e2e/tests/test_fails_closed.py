@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
 
 import httpx2 as httpx
@@ -12,12 +12,11 @@ import pytest
 from cachescope.core.labels import ENGINE_PORT
 from cachescope.manifests.network import GATEWAY_PORT
 from e2e.stack import kubectl
-from e2e.stack.attacker import BODY, PATH
+from e2e.stack.attacker import BODY, PATH, send
 from e2e.stack.install import GATEWAY, POOL, Stack, install
 from e2e.stack.waiting import until
 
 TRIES = 50
-LOST_ANSWERS = 5
 # It ends when it is told to, so that its pod need not be killed.
 NEVER_SERVES = "import signal; signal.signal(signal.SIGTERM, signal.default_int_handler); signal.pause()"
 
@@ -65,7 +64,7 @@ def test_an_engine_without_its_guard_is_not_routed_to(stack: Stack) -> None:
     kubectl.apply([_without_guard(item) for item in stack.manifests() if _is(item, "Deployment", POOL)])
     kubectl.rolled_out(POOL)
     with _gateway() as address, kubectl.forwarded_pod(POOL, ENGINE_PORT) as engine:
-        assert httpx.post(f"http://{engine}{PATH}", content=BODY, headers=_json(), timeout=60).status_code == 200
+        assert send(f"http://{engine}{PATH}", BODY, _json()).status_code == 200
         until(lambda: _status(stack, address) == 503, "the gateway noticed")
         assert [_status(stack, address) for _ in range(TRIES)] == [503] * TRIES
 
@@ -97,9 +96,7 @@ def test_an_engine_that_was_asked_for_another_front_door_serves_nobody(stack: St
     with _gateway() as address:
         assert [_status(stack, address) for _ in range(TRIES)] == [503] * TRIES
     with kubectl.forwarded(f"pod/{_pods(POOL)[0]['metadata']['name']}", 8000) as engine:
-        answers = [
-            httpx.post(f"http://{engine}{PATH}", content=BODY, headers=_json(), timeout=60).status_code for _ in range(TRIES)
-        ]
+        answers = [send(f"http://{engine}{PATH}", BODY, _json()).status_code for _ in range(TRIES)]
     assert answers == [503] * TRIES
 
 
@@ -115,11 +112,7 @@ def _status(stack: Stack, address: str) -> int:
 
 def _send(stack: Stack, address: str) -> httpx.Response:
     headers = _json() | {"authorization": f"Bearer {stack.credentials.api_keys['blue-carol']}"}
-    # Envoy may answer before it has read the whole request and then close; a forwarded port can lose such an answer.
-    for _ in range(LOST_ANSWERS):
-        with suppress(httpx.RemoteProtocolError):
-            return httpx.post(f"http://{address}{PATH}", content=BODY, headers=headers, timeout=60)
-    raise AssertionError(f"no answer in {LOST_ANSWERS} tries; look at the gateway's pod")
+    return send(f"http://{address}{PATH}", BODY, headers)
 
 
 def _json() -> dict[str, str]:
