@@ -91,7 +91,7 @@ def test_without_its_configuration_no_gateway_starts() -> None:
 
 
 def test_an_engine_that_was_asked_for_another_front_door_serves_nobody(stack: Stack) -> None:
-    kubectl.apply([_with_rust_front_end(item) for item in stack.manifests() if _is(item, "Deployment", POOL)])
+    kubectl.apply([_with_dev_mode(item) for item in stack.manifests() if _is(item, "Deployment", POOL)])
     until(lambda: len(_pods(POOL)) == 1 and _misconfigured(_pods(POOL)[0]), "the new engine's guard refuses")
     with _gateway() as address:
         assert [_status(stack, address) for _ in range(TRIES)] == [503] * TRIES
@@ -130,10 +130,10 @@ def _without_guard(deployment: dict[str, Any]) -> dict[str, Any]:
     return deployment
 
 
-def _with_rust_front_end(deployment: dict[str, Any]) -> dict[str, Any]:
+def _with_dev_mode(deployment: dict[str, Any]) -> dict[str, Any]:
     deployment["spec"]["strategy"] = {"type": "Recreate", "rollingUpdate": None}
     engine = deployment["spec"]["template"]["spec"]["containers"][0]
-    engine["env"].append({"name": "VLLM_USE_RUST_FRONTEND", "value": "1"})
+    engine["env"].append({"name": "VLLM_SERVER_DEV_MODE", "value": "1"})
     return deployment
 
 
@@ -145,7 +145,7 @@ def _misconfigured(pod: dict[str, Any]) -> bool:
             answer = httpx.get(f"http://{engine}/health", timeout=5)
     except (kubectl.KubectlError, httpx.HTTPError):
         return False
-    return answer.status_code == 503 and "VLLM_USE_RUST_FRONTEND" in answer.text
+    return answer.status_code == 503 and "VLLM_SERVER_DEV_MODE" in answer.text
 
 
 def _broken(config: dict[str, Any]) -> dict[str, Any]:
