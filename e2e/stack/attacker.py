@@ -11,7 +11,7 @@ import httpx2 as httpx
 
 from cachescope.core.digests import sha256
 from cachescope.core.epochs import EpochVector
-from cachescope.core.keys import Key, KeyRing
+from cachescope.core.keys import KeyRing, root_ring
 from cachescope.core.permits import PERMIT_HEADER, Permit, permit_keys, write_permit
 from cachescope.core.statements import CHALLENGE_HEADER, STATEMENT_HEADER, Statement, read_statement
 from cachescope.core.types import Digest, Reuse, ScopeClass
@@ -88,5 +88,4 @@ class Insider:
         return EpochVector.of({target: self.stack.head.floors.floor(target)})
 
     def _root(self) -> KeyRing:
-        keys = self.stack.credentials.root_keys
-        return KeyRing.of(*(Key(name, bytes.fromhex(value)) for name, value in keys.items() if name != "targets"))
+        return root_ring(self.stack.credentials.root_keys)

@@ -17,7 +17,7 @@ from cachescope.api.resources import ServingPool
 from cachescope.cli.render import declare
 from cachescope.core.epochs import Floors, epoch, target_name
 from cachescope.core.heads import Head, parse_head
-from cachescope.core.keys import Key, derive
+from cachescope.core.keys import target_key
 from cachescope.core.types import TargetKind, TargetName
 from cachescope.manifests.configuration import gateway_head, pool_head, write_head
 from cachescope.manifests.installation import Declared, installation
@@ -59,8 +59,7 @@ class Stack:
     @property
     def pool_target(self) -> TargetName:
         """Name of the pool's epoch target."""
-        naming = derive(Key("targets", bytes.fromhex(self.credentials.root_keys["targets"])), "target")
-        return target_name(naming, TargetKind.POOL, self.pool.uid)
+        return target_name(target_key(self.credentials.root_keys), TargetKind.POOL, self.pool.uid)
 
     def raise_pool_epoch(self) -> Head:
         """Roll the pool's epoch forward by one, for gateways and guards."""

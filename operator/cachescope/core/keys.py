@@ -83,3 +83,13 @@ def derive(root: Key, purpose: str, *context: str) -> Key:
 def matches(left: bytes, right: bytes) -> bool:
     """Compare two MACs in constant time."""
     return hmac.compare_digest(left, right)
+
+
+def root_ring(texts: Mapping[str, str]) -> KeyRing:
+    """The ring of an installation's root keys, from their hexadecimal texts by id; `targets` is no part of it."""
+    return KeyRing.of(*(Key(name, bytes.fromhex(text)) for name, text in texts.items() if name != "targets"))
+
+
+def target_key(texts: Mapping[str, str]) -> Key:
+    """The key that names epoch targets, from the text of `targets`."""
+    return derive(Key("targets", bytes.fromhex(texts["targets"])), "target")

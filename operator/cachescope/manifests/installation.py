@@ -9,7 +9,7 @@ from cachescope.api.resources import ServingPool, Tenant
 from cachescope.api.settings import Settings
 from cachescope.core.epochs import target_name
 from cachescope.core.heads import Head
-from cachescope.core.keys import Key, KeyRing, derive
+from cachescope.core.keys import Key, KeyRing, root_ring, target_key
 from cachescope.core.permits import permit_keys
 from cachescope.core.types import TargetKind
 from cachescope.manifests import configuration, engine, gateway, network
@@ -50,8 +50,7 @@ def installation(site: Site, declared: Declared, keys: Mapping[str, str], head: 
     Raises:
         SpecError: A pool cannot be guarded.
     """
-    ring = KeyRing.of(*(Key(name, bytes.fromhex(value)) for name, value in keys.items() if name != "targets"))
-    naming = derive(Key("targets", bytes.fromhex(keys["targets"])), "target")
+    ring, naming = root_ring(keys), target_key(keys)
     return [
         configuration.root_keys(site, keys),
         configuration.configuration(site, settings=declared.settings_text, resources=declared.resources_text),
