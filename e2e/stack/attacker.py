@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from contextlib import suppress
+import time
 from dataclasses import dataclass
 
 import httpx2 as httpx
@@ -18,7 +18,9 @@ from cachescope.core.types import Digest, Reuse, ScopeClass
 from e2e.stack.install import Stack
 
 PATH = "/v1/chat/completions"
-LOST_ANSWERS = 5
+# The forward is started again within a second or two; see e2e/stack/forwarding.py.
+TRIES = 30
+PAUSE = 0.2
 BODY = json.dumps({"model": "tiny", "max_tokens": 1, "messages": [{"role": "user", "content": "hello"}]}).encode()
 
 
@@ -27,10 +29,13 @@ def send(url: str, body: bytes, headers: dict[str, str]) -> httpx.Response:
 
     A server may answer before it has read the whole request and then close; a forwarded port can lose such an answer.
     """
-    for _ in range(LOST_ANSWERS):
-        with suppress(httpx.RemoteProtocolError, httpx.ReadError):
+    for _ in range(TRIES):
+        try:
             return httpx.post(url, content=body, headers=headers, timeout=60)
-    raise ConnectionError(f"no answer in {LOST_ANSWERS} tries; look at the pod behind {url}")
+        except (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError, httpx.ConnectError) as error:
+            lost = error
+            time.sleep(PAUSE)
+    raise ConnectionError(f"no answer in {TRIES} tries; look at the pod behind {url}") from lost
 
 
 @dataclass(frozen=True)

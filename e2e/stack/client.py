@@ -9,6 +9,8 @@ from dataclasses import dataclass
 import openai
 
 MODEL = "tiny"
+# A forwarded port can lose an answer and is back within a second or two; the client waits 0.5 s, then longer.
+RETRIES = 4
 _SENTENCE = "The quick brown fox jumps over the lazy dog, and the cache remembers nothing of it. "
 
 
@@ -34,7 +36,7 @@ def prompt(tokens: int = 3000) -> str:
 
 def client(address: str, key: str) -> openai.OpenAI:
     """The OpenAI client, with no change but `base_url` and `api_key`."""
-    return openai.OpenAI(base_url=f"http://{address}/v1", api_key=key, max_retries=2, timeout=60)
+    return openai.OpenAI(base_url=f"http://{address}/v1", api_key=key, max_retries=RETRIES, timeout=60)
 
 
 def chat(who: openai.OpenAI, text: str, **extra: object) -> Measured:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import re
 import subprocess
-import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
+from e2e.stack import forwarding
 from e2e.stack.paths import KUBECONFIG, LAYOUT
 from e2e.stack.waiting import until
 
@@ -80,29 +79,9 @@ def forwarded_pod(name: str, port: int, namespace: str = NAMESPACE) -> Iterator[
         yield address
 
 
-@contextmanager
-def forwarded(target: str, port: int, namespace: str = NAMESPACE) -> Iterator[str]:
+def forwarded(target: str, port: int, namespace: str = NAMESPACE) -> AbstractContextManager[str]:
     """Forward a port of a pod or Service to a free port on loopback; yields `127.0.0.1:port`."""
-    command = [_binary(), f"--kubeconfig={KUBECONFIG}", f"--namespace={namespace}", "port-forward", target, f":{port}"]
-    with subprocess.Popen(
-        [*command, "--address=127.0.0.1"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    ) as process:
-        try:
-            address = _address(process)
-            # It prints a line for each connection; unread, they would fill the pipe and stop it.
-            threading.Thread(target=process.communicate, daemon=True).start()
-            yield address
-        finally:
-            process.terminate()
-            process.wait(10)
-
-
-def _address(process: subprocess.Popen[str]) -> str:
-    line = process.stdout.readline() if process.stdout else ""
-    found = re.search(r"Forwarding from (127\.0\.0\.1:\d+)", line)
-    if not found:
-        raise KubectlError(f"port-forward did not start: {line.strip()}")
-    return found.group(1)
+    return forwarding.kept([_binary(), f"--kubeconfig={KUBECONFIG}", f"--namespace={namespace}"], target, port)
 
 
 def _is_ready(pod: dict[str, Any]) -> bool:
