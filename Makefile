@@ -17,7 +17,7 @@ COMPILE = $(VENV)/bin/uv pip compile -q --system-certs --generate-hashes --no-he
 help: ## Show the commands
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
-demo: NAMES := gateway guard vllm-cpu
+demo: NAMES := operator gateway guard vllm-cpu
 demo: cluster images ## Bring up a cluster, images and the demo, and print what each tenant could observe
 	$(RUN) -m e2e.demo
 
@@ -28,6 +28,7 @@ checks: $(VENV)/ok ## Format, lint, types, layers
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
+	$(RUN) -m cachescope.api.generate --check
 
 unit: $(VENV)/ok ## Pure tests, without a network
 	$(RUN) -m pytest tests/unit -q
@@ -35,7 +36,7 @@ unit: $(VENV)/ok ## Pure tests, without a network
 integration: cluster ## Real API server, real Envoy
 	$(RUN) -m pytest tests/integration -q
 
-e2e: NAMES := gateway guard vllm-cpu
+e2e: NAMES := operator gateway guard vllm-cpu
 e2e: cluster images ## The real pool on the real cluster
 	$(RUN) -m pytest e2e/tests -q
 
@@ -56,6 +57,9 @@ down: ## Remove the demo and the cluster; built binaries and images stay in the 
 purge: ## The same, and remove built binaries and images
 	$(PYTHON) -m e2e.demo.down --purge
 
+generate: $(VENV)/ok ## Write the CRDs anew from the models; ARGS=--check only compares
+	$(RUN) -m cachescope.api.generate $(ARGS)
+
 vectors: $(VENV)/ok ## Write the published test vectors anew
 	$(RUN) -m tests.unit.make_vectors
 
@@ -74,4 +78,4 @@ $(VENV)/ok: requirements/dev.txt
 	$(VENV)/bin/pip install --quiet --require-hashes --no-deps -r requirements/dev.txt
 	touch $@
 
-.PHONY: help demo test checks unit integration e2e bench cluster images down purge vectors lock
+.PHONY: help demo test checks unit integration e2e bench cluster images down purge generate vectors lock

@@ -1,4 +1,4 @@
-"""Brings the cluster up; on a machine where nothing was built yet, the images are built meanwhile.
+"""Brings the cluster up, with Helm; on a machine where nothing was built yet, the images are built meanwhile.
 
 Building Kubernetes keeps the processors busy for minutes, and building images waits for downloads and disks: side by side they take
 less than one after the other. `python -m images build` then only loads what is there, and says what failed, if something did.
@@ -16,7 +16,7 @@ from e2e.cluster.layout import from_environment
 from e2e.cluster.local import binaries
 from e2e.cluster.providers import choose, observe_host
 
-IMAGES = ("gateway", "guard", "vllm-cpu")
+IMAGES = ("operator", "gateway", "guard", "vllm-cpu")
 
 
 def main() -> int:
@@ -25,7 +25,7 @@ def main() -> int:
     parser.add_argument("--provider", default="auto")
     provider = parser.parse_args().provider
     building = _build_images() if _first_run(provider) else None
-    status = subprocess.run([sys.executable, "-m", "e2e.cluster", "up", "--provider", provider], check=False).returncode
+    status = _cluster("up", "--provider", provider) or _cluster("tools")
     if building:
         building.wait()
     return status
@@ -38,6 +38,10 @@ def _first_run(provider: str) -> bool:
         return choose(provider, os.environ.get("CACHESCOPE_PROVIDER"), observe_host) == "local"
     except ClusterSetupError:
         return False  # `up` says it
+
+
+def _cluster(*arguments: str) -> int:
+    return subprocess.run([sys.executable, "-m", "e2e.cluster", *arguments], check=False).returncode
 
 
 def _build_images() -> subprocess.Popen[bytes]:

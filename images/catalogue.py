@@ -6,7 +6,12 @@ from images.errors import ImageError
 
 # What the project's wheel is built from.
 PROJECT = ("LICENSE", "README.md", "operator/cachescope", "pyproject.toml", "requirements/build.txt")
-GUARD = ("operator/cachescope/__init__.py", "operator/cachescope/core", "operator/cachescope/guard")
+GUARD = (
+    "operator/cachescope/__init__.py",
+    "operator/cachescope/core",
+    "operator/cachescope/guard",
+    "operator/cachescope/leases",
+)
 
 
 @dataclass(frozen=True, slots=True)

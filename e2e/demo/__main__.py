@@ -7,21 +7,20 @@ import time
 from collections.abc import Iterator
 
 from cachescope.core.labels import ENGINE_PORT
-from cachescope.manifests.network import GATEWAY_PORT
 from e2e.demo import cases, report
 from e2e.demo.cases import Case, Clients
 from e2e.stack import client, kubectl
 from e2e.stack.attacker import BODY, Insider
-from e2e.stack.install import GATEWAY, POOL, Stack, install, prepare
+from e2e.stack.install import ENGINE_PODS, GATEWAY_PODS, GATEWAY_PORT, Stack, install, prepare
 
 
 def main() -> int:
     """Run the demo; returns the exit status."""
     started = time.perf_counter()
     stack = prepare()
-    report.step("installing the gateway and the pool")
+    report.step("helm upgrade --install, then kubectl apply -f examples/quickstart.yaml")
     install(stack)
-    with kubectl.forwarded_pod(GATEWAY, GATEWAY_PORT) as gateway, kubectl.forwarded_pod(POOL, ENGINE_PORT) as engine:
+    with kubectl.forwarded_pod(GATEWAY_PODS, GATEWAY_PORT) as gateway, kubectl.forwarded_pod(ENGINE_PODS, ENGINE_PORT) as engine:
         clients = people(stack, gateway)
         report.step("waiting until the pool is routable")
         client.wait_routable(clients["blue/carol"])

@@ -41,7 +41,11 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def leave_existing_cluster(layout: Layout) -> None:
-    """Remove the demo's namespace where the cluster stays: it is somebody's own."""
+    """Remove the demo's namespace where the cluster stays: it is somebody's own.
+
+    The releases of both charts lie in that namespace and go with it, and nothing in it waits for an operator. The CRDs stay, since
+    somebody else's resources may be of these kinds: deleting a CRD deletes those.
+    """
     if session.recorded_provider(layout) == "kubeconfig":
         kubectl(layout, "delete", "namespace", NAMESPACE, "--ignore-not-found", "--timeout=180s")
 

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from e2e.demo.cases import Case
-from e2e.stack.install import GATEWAY, Stack
+from e2e.stack.install import GATEWAY, OPERATOR, Stack
 from e2e.stack.kubectl import NAMESPACE
 from e2e.stack.paths import CACHE
 
@@ -43,6 +43,9 @@ def next_steps(stack: Stack) -> None:
 
   curl http://127.0.0.1:8080/v1/chat/completions -H 'authorization: Bearer {key}' \\
     -H 'content-type: application/json' -d '{{"model": "tiny", "messages": [{{"role": "user", "content": "hello"}}]}}'
+
+  kubectl -n {NAMESPACE} get servingpools,tenants,cachescopes,epochledgers
+  kubectl -n {NAMESPACE} exec deployment/{OPERATOR} -- cachescope status
 
   from openai import OpenAI
   client = OpenAI(base_url="http://127.0.0.1:8080/v1", api_key="{key}")

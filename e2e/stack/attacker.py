@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import secrets
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import httpx2 as httpx
 
 from cachescope.core.digests import sha256
 from cachescope.core.epochs import EpochVector
-from cachescope.core.keys import KeyRing, root_ring
+from cachescope.core.heads import Head
+from cachescope.core.keys import KeyRing
 from cachescope.core.permits import PERMIT_HEADER, Permit, permit_keys, write_permit
 from cachescope.core.statements import CHALLENGE_HEADER, STATEMENT_HEADER, Statement, read_statement
 from cachescope.core.types import Digest, Reuse, ScopeClass
@@ -45,10 +46,12 @@ class Insider:
     Attributes:
         stack: The installation.
         address: `address:port` of an engine.
+        heads: Heads of the ledger that it has read, by sequence: one is read for many permits.
     """
 
     stack: Stack
     address: str
+    heads: dict[int, Head] = field(default_factory=dict)
 
     def post(self, body: bytes, permit: str | None = None, path: str = PATH) -> httpx.Response:
         """Send a request straight to the engine."""
@@ -76,7 +79,7 @@ class Insider:
             "record_digest": Digest("sha256:" + "0" * 64),
             "runtime_digest": statement.engine.runtime,
             "scope": ScopeClass.TENANT,
-            "epochs": self.epochs(),
+            "epochs": self._vector(self._head(statement.sequence)),
             "lineage": statement.lineage,
             "sequence": statement.sequence,
             "reuse": Reuse.SALTED,
@@ -85,12 +88,19 @@ class Insider:
 
     def keys(self) -> KeyRing:
         """The pool's permit keys."""
-        return permit_keys(self._root(), self.stack.pool.uid)
+        return permit_keys(self.stack.root_keys, self.stack.pool.uid)
 
     def epochs(self) -> EpochVector:
         """A vector with the pool's epoch alone, as it stands."""
-        target = self.stack.pool_target
-        return EpochVector.of({target: self.stack.head.floors.floor(target)})
+        return self._vector(self.stack.head)
 
-    def _root(self) -> KeyRing:
-        return root_ring(self.stack.credentials.root_keys)
+    def _head(self, sequence: int) -> Head:
+        if sequence not in self.heads:
+            head = self.stack.head
+            self.heads[head.sequence] = head
+            return head
+        return self.heads[sequence]
+
+    def _vector(self, head: Head) -> EpochVector:
+        target = self.stack.pool_target
+        return EpochVector.of({target: head.floors.floor(target)})

@@ -1,33 +1,38 @@
-"""Renders the demo's installation from its examples and applies it."""
+"""The demo's installation, made as a user makes it: two charts by Helm, then resources by `kubectl apply`."""
 
 from __future__ import annotations
 
+import base64
 import json
 import secrets
 import subprocess
 import sys
 from dataclasses import dataclass
-from pathlib import Path
+from functools import cached_property
 from typing import Any
 
-import yaml
-
-from cachescope.api.documents import read_documents
-from cachescope.api.resources import ServingPool
-from cachescope.cli.render import declare
-from cachescope.core.epochs import Floors, epoch, target_name
+from cachescope.api.documents import parse
+from cachescope.api.pools import ServingPool
+from cachescope.core.epochs import target_name
 from cachescope.core.heads import Head, parse_head
-from cachescope.core.keys import target_key
-from cachescope.core.types import TargetKind, TargetName
-from cachescope.manifests.configuration import gateway_head, pool_head, write_head
-from cachescope.manifests.installation import Declared, installation
-from cachescope.manifests.parts import Site
-from e2e.stack import kubectl
+from cachescope.core.keys import KeyRing, root_ring, target_key
+from cachescope.core.labels import COMPONENT_LABEL, PART_OF_LABEL, POOL_LABEL, ROOT_KEYS_SECRET
+from cachescope.core.types import Epoch, TargetKind, TargetName
+from e2e.stack import helm, kubectl
 from e2e.stack.credentials import Credentials, load
-from e2e.stack.paths import EXAMPLES, ROOT, STATE
+from e2e.stack.kubectl import NAMESPACE
+from e2e.stack.paths import CHARTS, EXAMPLES, ROOT, STATE
+from e2e.stack.waiting import until
 
-GATEWAY = "cachescope-gateway"
-POOL = "tiny"
+RELEASE, CRDS_RELEASE = "cachescope", "cachescope-crds"
+GATEWAY, OPERATOR, POOL = "cachescope-gateway", "cachescope-operator", "tiny"
+GATEWAY_PODS = f"{PART_OF_LABEL}=cachescope,{COMPONENT_LABEL}=gateway"
+OPERATOR_PODS = f"{PART_OF_LABEL}=cachescope,{COMPONENT_LABEL}=operator"
+ENGINE_PODS = f"{POOL_LABEL}={POOL}"
+GATEWAY_PORT, GATEWAY_METRICS_PORT = 8080, 9090
+MONITORING = "monitoring"
+EXAMPLE_IMAGE = "localhost/cachescope/vllm-cpu:demo"
+READY_SECONDS = 600
 
 
 @dataclass(frozen=True)
@@ -35,93 +40,106 @@ class Stack:
     """An installation on the cluster.
 
     Attributes:
-        site: Namespace and images.
-        declared: What was declared.
-        credentials: Its secrets.
-        ledger: The file with the epochs that stand; it outlives a run, since epochs never fall.
+        images: Images that were built, by name.
+        credentials: Its people's secrets.
     """
 
-    site: Site
-    declared: Declared
+    images: dict[str, str]
     credentials: Credentials
-    ledger: Path
 
-    @property
+    @cached_property
     def pool(self) -> ServingPool:
-        """The demo's pool."""
-        return self.declared.pools[0]
+        """The demo's pool, as the API server has it."""
+        return parse(ServingPool, kubectl.get("servingpool", POOL), "the API server")
 
     @property
     def head(self) -> Head:
         """The epochs that stand."""
-        return parse_head(json.loads(self.ledger.read_text()))
+        return parse_head(kubectl.get("epochledger", POOL)["spec"])
 
     @property
     def pool_target(self) -> TargetName:
         """Name of the pool's epoch target."""
-        return target_name(target_key(self.credentials.root_keys), TargetKind.POOL, self.pool.uid)
+        return target_name(target_key(self._root_texts), TargetKind.POOL, self.pool.uid)
+
+    @property
+    def root_keys(self) -> KeyRing:
+        """The installation's root keys, which no client has and no engine: for the positive control of an attack."""
+        return root_ring(self._root_texts)
+
+    def pool_epoch(self) -> Epoch:
+        """The pool's epoch that stands."""
+        return self.head.floors.floor(self.pool_target)
 
     def raise_pool_epoch(self) -> Head:
-        """Roll the pool's epoch forward by one, for gateways and guards."""
-        before = self.head
-        raised = epoch(before.floors.floor(self.pool_target) + 1)
-        floors = Floors({**before.floors.by_target, self.pool_target: raised}, before.floors.base)
-        head = Head(before.lineage, before.sequence + 1, floors)
-        self.ledger.write_text(write_head(head))
-        kubectl.apply([gateway_head(self.site, head), pool_head(self.site, self.pool, head)])
-        return head
+        """Roll the pool's epoch forward, by an incident that was not there before."""
+        before = self.pool_epoch()
+        kubectl.apply([incident(secrets.token_hex(8))])
+        until(lambda: self.pool_epoch() > before, "the ledger has the incident's epoch")
+        return self.head
 
-    def manifests(self) -> list[dict[str, Any]]:
-        """Every object of the installation."""
-        rendered = installation(self.site, self.declared, self.credentials.root_keys, self.head)
-        return [_namespace(self.site), *self._secrets(), *rendered]
+    def quickstart(self) -> str:
+        """The example that users apply, with the engine's image that was built here."""
+        text = (EXAMPLES / "quickstart.yaml").read_text()
+        if EXAMPLE_IMAGE not in text:
+            raise ValueError(f"examples/quickstart.yaml does not name {EXAMPLE_IMAGE}; correct one of the two")
+        return text.replace(EXAMPLE_IMAGE, self.images["vllm-cpu"])
 
-    def _secrets(self) -> list[dict[str, Any]]:
-        return [
-            {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": self.site.namespace}, "stringData": data}
-            for name, data in self.credentials.secrets().items()
-        ]
+    def values(self) -> list[str]:
+        """Helm's options: the images that were built here, and the demo's identity providers."""
+        named = {name: self.images[name].rpartition(":") for name in ("operator", "gateway", "guard")}
+        values = {f"images.{name}.repository": repository for name, (repository, _, _) in named.items()}
+        values |= {f"images.{name}.tag": tag for name, (_, _, tag) in named.items()}
+        return ["-f", str(EXAMPLES / "demo-values.yaml"), *helm.set_options(values)]
+
+    @cached_property
+    def _root_texts(self) -> dict[str, str]:
+        data = kubectl.get("secret", ROOT_KEYS_SECRET)["data"]
+        return {name: base64.b64decode(text).decode() for name, text in data.items()}
 
 
 def prepare() -> Stack:
-    """Read the examples, the images that were built, and the state of earlier runs."""
+    """Read the images that were built, and the credentials of earlier runs."""
     images = json.loads(
         subprocess.run([sys.executable, "-m", "images", "list", "--json"], cwd=ROOT, capture_output=True, check=True).stdout
     )
-    declared = _declared(images["vllm-cpu"])
-    site = Site(kubectl.NAMESPACE, images["gateway"], images["guard"])
-    return Stack(site, declared, load(STATE / "credentials.json"), _ledger())
+    return Stack(images, load(STATE / "credentials.json"))
 
 
 def install(stack: Stack) -> None:
-    """Apply the installation and wait until it has rolled out."""
-    manifests = stack.manifests()
-    kubectl.apply(manifests[:1])
-    kubectl.apply(manifests[1:])
+    """Bring the installation to its declared state, and wait until the pool is ready."""
+    namespace(NAMESPACE)
+    install_crds()
+    kubectl.apply(stack.credentials.secrets(NAMESPACE))
+    helm.upgrade(RELEASE, CHARTS / "cachescope", "--force-conflicts", *stack.values())
+    apply_quickstart(stack)
+    kubectl.rolled_out(OPERATOR)
     kubectl.rolled_out(GATEWAY)
-    kubectl.rolled_out(POOL, seconds=600)
+    until(pool_is_ready, f"the pool {POOL} is Ready; see `kubectl describe servingpool {POOL}`", READY_SECONDS)
 
 
-def _namespace(site: Site) -> dict[str, Any]:
-    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
-    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": site.namespace, "labels": labels}}
+def install_crds() -> None:
+    """Bring the CRDs to the present version; those that somebody applied without Helm become the release's."""
+    helm.upgrade(CRDS_RELEASE, CHARTS / "cachescope-crds", "--take-ownership", "--force-conflicts")
 
 
-def _declared(image: str) -> Declared:
-    resources = _with_image((EXAMPLES / "resources.yaml").read_text(), image)
-    return declare((EXAMPLES / "settings.yaml").read_text(), resources, source="examples/demo/resources.yaml")
+def apply_quickstart(stack: Stack) -> str:
+    """What the user does: `kubectl apply -f examples/quickstart.yaml`; returns what kubectl printed."""
+    return kubectl.run("apply", "-f", "-", stdin=stack.quickstart())
 
 
-def _with_image(text: str, image: str) -> str:
-    documents = read_documents(text, "resources.yaml")
-    for document in documents:
-        if document["kind"] == "ServingPool":
-            document["spec"]["engine"]["image"] = image
-    return yaml.safe_dump_all(documents, sort_keys=False)
+def pool_is_ready() -> bool:
+    """Whether the pool says that it is ready, of the spec that it has now."""
+    return kubectl.condition(kubectl.get("servingpool", POOL), "Ready").get("status") == "True"
 
 
-def _ledger() -> Path:
-    path = STATE / "head.json"
-    if not path.exists():
-        path.write_text(write_head(Head(secrets.token_hex(16), 1, Floors(base=epoch(1)))))
-    return path
+def namespace(name: str, **labels: str) -> None:
+    """A namespace in which only restricted pods run."""
+    marks = {"pod-security.kubernetes.io/enforce": "restricted", **labels}
+    kubectl.apply([{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": marks}}])
+
+
+def incident(incident_id: str, name: str = "end-to-end") -> dict[str, Any]:
+    """A CacheEpoch that rolls the pool forward once."""
+    spec = {"target": {"kind": "ServingPool", "name": POOL}, "incident": {"id": incident_id, "reason": "end-to-end test"}}
+    return {"apiVersion": "cachescope.dev/v1alpha1", "kind": "CacheEpoch", "metadata": {"name": name}, "spec": spec}

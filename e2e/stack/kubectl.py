@@ -35,9 +35,14 @@ def run(*arguments: str, stdin: str | None = None, namespace: str = NAMESPACE, t
 
 def apply(manifests: Sequence[dict[str, Any]], namespace: str = NAMESPACE) -> str:
     """Apply objects server-side as one field manager."""
-    document = json.dumps({"apiVersion": "v1", "kind": "List", "items": list(manifests)})
     options = ("--server-side", "--force-conflicts", f"--field-manager={FIELD_MANAGER}", "-f", "-")
-    return run("apply", *options, stdin=document, namespace=namespace)
+    return run("apply", *options, stdin=_listed(manifests), namespace=namespace)
+
+
+def replace(item: dict[str, Any], namespace: str = NAMESPACE) -> str:
+    """Bring an object to exactly this state, whoever owns its fields."""
+    meta = {key: value for key, value in item["metadata"].items() if key not in {"resourceVersion", "managedFields", "uid"}}
+    return run("replace", "-f", "-", stdin=_listed([{**item, "metadata": meta}]), namespace=namespace)
 
 
 def get(*arguments: str, namespace: str = NAMESPACE) -> Any:  # noqa: ANN401 - JSON of any kind
@@ -45,18 +50,31 @@ def get(*arguments: str, namespace: str = NAMESPACE) -> Any:  # noqa: ANN401 - J
     return json.loads(run("get", *arguments, "-o", "json", namespace=namespace))
 
 
-def rolled_out(deployment: str, seconds: int = 300) -> None:
+def exists(kind: str, name: str, namespace: str = NAMESPACE) -> bool:
+    """Whether an object is there."""
+    return bool(run("get", kind, name, "--ignore-not-found", "-o", "name", namespace=namespace).strip())
+
+
+def rolled_out(deployment: str, seconds: int = 300, namespace: str = NAMESPACE) -> None:
     """Wait until a Deployment has rolled out."""
-    run("rollout", "status", f"deployment/{deployment}", f"--timeout={seconds}s", timeout=seconds + 30)
+    wait = ("rollout", "status", f"deployment/{deployment}", f"--timeout={seconds}s")
+    run(*wait, timeout=seconds + 30, namespace=namespace)
 
 
-def pods(name: str, namespace: str = NAMESPACE) -> list[dict[str, Any]]:
-    """The pods whose label `app.kubernetes.io/name` is that name."""
-    found: list[dict[str, Any]] = get("pods", "-l", f"app.kubernetes.io/name={name}", namespace=namespace)["items"]
+def condition(item: dict[str, Any], kind: str) -> dict[str, Any]:
+    """A condition of an object; empty where it has none of that type, or one that speaks of an older spec."""
+    found = [each for each in (item.get("status") or {}).get("conditions") or [] if each["type"] == kind]
+    generation = item["metadata"].get("generation", 0)
+    return found[0] if found and found[0].get("observedGeneration", generation) == generation else {}
+
+
+def pods(labels: str, namespace: str = NAMESPACE) -> list[dict[str, Any]]:
+    """The pods that a label selector finds."""
+    found: list[dict[str, Any]] = get("pods", "-l", labels, namespace=namespace)["items"]
     return found
 
 
-def ready_pod(name: str, namespace: str = NAMESPACE, *, seconds: float = 180) -> dict[str, Any]:
+def ready_pod(labels: str, namespace: str = NAMESPACE, *, seconds: float = 180) -> dict[str, Any]:
     """Wait for a pod that is ready and stays: one that is being deleted may be ready, and soon answers nobody.
 
     Raises:
@@ -65,17 +83,17 @@ def ready_pod(name: str, namespace: str = NAMESPACE, *, seconds: float = 180) ->
     found: list[dict[str, Any]] = []
 
     def look() -> bool:
-        found[:] = [pod for pod in pods(name, namespace) if _is_ready(pod)]
+        found[:] = [pod for pod in pods(labels, namespace) if is_ready(pod)]
         return bool(found)
 
-    until(look, f"a pod of {name} is ready", seconds)
+    until(look, f"a pod of {labels} is ready", seconds)
     return found[0]
 
 
 @contextmanager
-def forwarded_pod(name: str, port: int, namespace: str = NAMESPACE) -> Iterator[str]:
-    """Forward a port of a ready pod, found by its name label; yields `127.0.0.1:port`."""
-    with forwarded(f"pod/{ready_pod(name, namespace)['metadata']['name']}", port, namespace) as address:
+def forwarded_pod(labels: str, port: int, namespace: str = NAMESPACE) -> Iterator[str]:
+    """Forward a port of a ready pod, found by its labels; yields `127.0.0.1:port`."""
+    with forwarded(f"pod/{ready_pod(labels, namespace)['metadata']['name']}", port, namespace) as address:
         yield address
 
 
@@ -84,10 +102,15 @@ def forwarded(target: str, port: int, namespace: str = NAMESPACE) -> AbstractCon
     return forwarding.kept([_binary(), f"--kubeconfig={KUBECONFIG}", f"--namespace={namespace}"], target, port)
 
 
-def _is_ready(pod: dict[str, Any]) -> bool:
+def is_ready(pod: dict[str, Any]) -> bool:
+    """Whether a pod is ready and stays."""
     if "deletionTimestamp" in pod["metadata"]:
         return False
     return any(item["type"] == "Ready" and item["status"] == "True" for item in pod["status"].get("conditions") or [])
+
+
+def _listed(manifests: Sequence[dict[str, Any]]) -> str:
+    return json.dumps({"apiVersion": "v1", "kind": "List", "items": list(manifests)})
 
 
 def _binary() -> str:

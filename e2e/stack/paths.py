@@ -10,5 +10,6 @@ ROOT = Path(__file__).resolve().parents[2]
 LAYOUT = from_environment()
 CACHE = LAYOUT.cache
 STATE = CACHE / "demo"
-EXAMPLES = ROOT / "examples" / "demo"
+EXAMPLES = ROOT / "examples"
+CHARTS = ROOT / "charts"
 KUBECONFIG = LAYOUT.kubeconfig

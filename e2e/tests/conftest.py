@@ -8,10 +8,17 @@ import openai
 import pytest
 
 from cachescope.core.labels import ENGINE_PORT
-from cachescope.manifests.network import GATEWAY_PORT
 from e2e.stack import client, kubectl
 from e2e.stack.attacker import Insider
-from e2e.stack.install import GATEWAY, POOL, Stack, install, prepare
+from e2e.stack.install import ENGINE_PODS, GATEWAY_PODS, GATEWAY_PORT, Stack, install, prepare
+
+# They take the shared installation away, or stand beside it: after all that needs it.
+LAST = ("test_lifecycle", "test_cluster_mode")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Modules that end the shared installation come last."""
+    items.sort(key=lambda item: LAST.index(name) + 1 if (name := item.path.stem) in LAST else 0)
 
 
 @pytest.fixture(scope="session")
@@ -25,7 +32,7 @@ def stack() -> Stack:
 @pytest.fixture(scope="module")
 def gateway(stack: Stack) -> Iterator[str]:
     """`address:port` of the gateway on loopback, once a request passes."""
-    with kubectl.forwarded_pod(GATEWAY, GATEWAY_PORT) as address:
+    with kubectl.forwarded_pod(GATEWAY_PODS, GATEWAY_PORT) as address:
         client.wait_routable(client.client(address, stack.credentials.api_keys["blue-carol"]))
         yield address
 
@@ -33,7 +40,7 @@ def gateway(stack: Stack) -> Iterator[str]:
 @pytest.fixture(scope="module")
 def insider(stack: Stack, gateway: str) -> Iterator[Insider]:  # noqa: ARG001 - the pool must be up first
     """A way to the engine's port, past the gateway."""
-    with kubectl.forwarded_pod(POOL, ENGINE_PORT) as address:
+    with kubectl.forwarded_pod(ENGINE_PODS, ENGINE_PORT) as address:
         yield Insider(stack, address)
 
 

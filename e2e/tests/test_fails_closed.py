@@ -1,8 +1,8 @@
-"""What is broken lets nothing pass: the processor dead, the guard removed, the configuration unreadable."""
+"""What is broken lets nothing pass: the processor dead, the guard removed, the settings unreadable, the API out of reach."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -10,13 +10,14 @@ import httpx2 as httpx
 import pytest
 
 from cachescope.core.labels import ENGINE_PORT
-from cachescope.manifests.network import GATEWAY_PORT
 from e2e.stack import kubectl
 from e2e.stack.attacker import BODY, PATH, send
-from e2e.stack.install import GATEWAY, POOL, Stack, install
+from e2e.stack.changes import changed, no_operator, removed
+from e2e.stack.install import ENGINE_PODS, GATEWAY, GATEWAY_PODS, GATEWAY_PORT, POOL, Stack, pool_is_ready
 from e2e.stack.waiting import until
 
 TRIES = 50
+SETTINGS = "cachescope-settings"
 # It ends when it is told to, so that its pod need not be killed.
 NEVER_SERVES = "import signal; signal.signal(signal.SIGTERM, signal.default_int_handler); signal.pause()"
 
@@ -24,20 +25,19 @@ NEVER_SERVES = "import signal; signal.signal(signal.SIGTERM, signal.default_int_
 @pytest.fixture(autouse=True)
 def _whole_again(stack: Stack) -> Iterator[None]:
     """Every test starts and ends with the declared installation, serving."""
-    with _gateway() as address:
-        until(lambda: _status(stack, address) == 200, "the gateway serves before the test")
+    _serves(stack)
     yield
-    install(stack)
-    with _gateway() as address:
-        until(lambda: _status(stack, address) == 200, "the gateway serves again")
+    kubectl.rolled_out(GATEWAY)
+    until(pool_is_ready, "the pool is ready again", 300)
+    _serves(stack)
 
 
 def test_a_dead_processor_lets_nothing_pass(stack: Stack) -> None:
-    _replace_gateway(stack, _without_processor)
-    until(lambda: any(_envoy_is_ready(pod) for pod in _staying()), "Envoy serves beside a processor that does not")
-    name = next(pod["metadata"]["name"] for pod in _staying() if _envoy_is_ready(pod))
-    with kubectl.forwarded(f"pod/{name}", GATEWAY_PORT) as address:
-        answers = [_send(stack, address) for _ in range(TRIES)]
+    old = _names()
+    with changed("deployment", GATEWAY, _without_processor):
+        until(lambda: not old & _names(), "the declared gateway is gone")
+        with _new_envoy() as address:
+            answers = [_send(stack, address) for _ in range(TRIES)]
     assert [answer.status_code for answer in answers] == [503] * TRIES
     assert {(answer.json()["error"]["type"], answer.json()["error"]["code"]) for answer in answers} == {
         ("server_error", "gateway_not_ready")
@@ -45,7 +45,7 @@ def test_a_dead_processor_lets_nothing_pass(stack: Stack) -> None:
 
 
 def test_a_processor_that_restarts_lets_nothing_pass_meanwhile(stack: Stack) -> None:
-    pod = kubectl.ready_pod(GATEWAY)["metadata"]["name"]
+    pod = kubectl.ready_pod(GATEWAY_PODS)["metadata"]["name"]
     with kubectl.forwarded(f"pod/{pod}", GATEWAY_PORT) as address:
         kubectl.run("exec", pod, "-c", "processor", "--", "/bin/sh", "-c", "kill -TERM 1")
         seen: set[int] = set()
@@ -61,48 +61,78 @@ def test_a_processor_that_restarts_lets_nothing_pass_meanwhile(stack: Stack) -> 
 
 
 def test_an_engine_without_its_guard_is_not_routed_to(stack: Stack) -> None:
-    kubectl.apply([_without_guard(item) for item in stack.manifests() if _is(item, "Deployment", POOL)])
-    kubectl.rolled_out(POOL)
-    with _gateway() as address, kubectl.forwarded_pod(POOL, ENGINE_PORT) as engine:
-        assert send(f"http://{engine}{PATH}", BODY, _json()).status_code == 200
-        until(lambda: _status(stack, address) == 503, "the gateway noticed")
-        assert [_status(stack, address) for _ in range(TRIES)] == [503] * TRIES
+    with no_operator(), changed("deployment", POOL, _without_guard):
+        kubectl.rolled_out(POOL)
+        with _gateway() as address, kubectl.forwarded_pod(ENGINE_PODS, ENGINE_PORT) as engine:
+            assert send(f"http://{engine}{PATH}", BODY, _json()).status_code == 200
+            until(lambda: _status(stack, address) == 503, "the gateway noticed")
+            assert [_status(stack, address) for _ in range(TRIES)] == [503] * TRIES
 
 
-def test_an_unreadable_configuration_lets_nothing_pass(stack: Stack) -> None:
-    kubectl.apply([_broken(item) for item in stack.manifests() if _is(item, "ConfigMap", "cachescope-config")])
-    old = {pod["metadata"]["name"] for pod in _pods()}
-    kubectl.run("delete", "pod", *old, "--wait=true")
-    until(lambda: any(_envoy_is_ready(pod) for pod in _staying()), "a new gateway's Envoy serves")
-    name = next(pod["metadata"]["name"] for pod in _staying() if _envoy_is_ready(pod))
-    with kubectl.forwarded(f"pod/{name}", GATEWAY_PORT) as address:
-        assert [_status(stack, address) for _ in range(TRIES)] == [503] * TRIES
-    assert not any(_ready(pod) for pod in _pods())
+def test_unreadable_settings_let_nothing_pass(stack: Stack) -> None:
+    with changed("configmap", SETTINGS, _broken):
+        kubectl.run("delete", "pod", *_names(), "--wait=true")
+        with _new_envoy() as address:
+            assert [_status(stack, address) for _ in range(TRIES)] == [503] * TRIES
+        assert not any(kubectl.is_ready(pod) for pod in kubectl.pods(GATEWAY_PODS))
+    kubectl.run("delete", "pod", *_names(), "--wait=true")
+
+
+def test_a_gateway_that_may_not_read_the_api_lets_nothing_pass(stack: Stack) -> None:
+    with removed("rolebinding", GATEWAY):
+        kubectl.run("delete", "pod", *_names(), "--wait=true")
+        with _new_envoy() as address:
+            assert [_status(stack, address) for _ in range(TRIES)] == [503] * TRIES
+        assert not any(kubectl.is_ready(pod) for pod in kubectl.pods(GATEWAY_PODS))
 
 
 @pytest.mark.usefixtures("stack")
-def test_without_its_configuration_no_gateway_starts() -> None:
-    kubectl.run("delete", "configmap", "cachescope-config")
-    kubectl.run("delete", "pod", *(pod["metadata"]["name"] for pod in _pods()), "--wait=true")
-    until(lambda: any(_cannot_mount(pod) for pod in _staying()), "the kubelet misses the configuration of a new gateway")
-    assert [pod["metadata"]["name"] for pod in _staying() if _started(pod)] == []
+def test_without_its_settings_no_gateway_starts() -> None:
+    with removed("configmap", SETTINGS):
+        kubectl.run("delete", "pod", *_names(), "--wait=true")
+        until(lambda: any(_cannot_mount(pod) for pod in _staying()), "the kubelet misses the settings of a new gateway")
+        assert [pod["metadata"]["name"] for pod in _staying() if _started(pod)] == []
     # The next pod asks for its volumes at once; this one's kubelet waits longer after every failure.
-    kubectl.run("delete", "pod", *(pod["metadata"]["name"] for pod in _staying()), "--wait=false")
+    kubectl.run("delete", "pod", *_names(), "--wait=false")
 
 
 def test_an_engine_that_was_asked_for_another_front_door_serves_nobody(stack: Stack) -> None:
-    kubectl.apply([_with_dev_mode(item) for item in stack.manifests() if _is(item, "Deployment", POOL)])
-    until(lambda: len(_pods(POOL)) == 1 and _misconfigured(_pods(POOL)[0]), "the new engine's guard refuses")
-    with _gateway() as address:
-        assert [_status(stack, address) for _ in range(TRIES)] == [503] * TRIES
-    with kubectl.forwarded(f"pod/{_pods(POOL)[0]['metadata']['name']}", 8000) as engine:
-        answers = [send(f"http://{engine}{PATH}", BODY, _json()).status_code for _ in range(TRIES)]
+    with no_operator(), changed("deployment", POOL, _with_dev_mode):
+        until(lambda: len(pods := kubectl.pods(ENGINE_PODS)) == 1 and _misconfigured(pods[0]), "the new engine's guard refuses")
+        with _gateway() as address:
+            assert [_status(stack, address) for _ in range(TRIES)] == [503] * TRIES
+        pod = kubectl.pods(ENGINE_PODS)[0]["metadata"]["name"]
+        with kubectl.forwarded(f"pod/{pod}", ENGINE_PORT) as engine:
+            answers = [send(f"http://{engine}{PATH}", BODY, _json()).status_code for _ in range(TRIES)]
     assert answers == [503] * TRIES
+
+
+def test_a_pool_that_asks_for_another_front_door_says_so_and_runs_nothing_new(stack: Stack) -> None:
+    before = kubectl.get("deployment", POOL)["spec"]
+    with changed("servingpool", POOL, _spec_with_dev_mode):
+        until(lambda: _why_not_ready() == "InvalidSpec", "the pool says that its spec is refused")
+        assert kubectl.get("deployment", POOL)["spec"] == before
+    with _gateway() as address:
+        until(lambda: _status(stack, address) == 200, "the pool serves as before")
+
+
+def _serves(stack: Stack) -> None:
+    with _gateway() as address:
+        until(lambda: _status(stack, address) == 200, "the gateway serves")
 
 
 @contextmanager
 def _gateway() -> Iterator[str]:
-    with kubectl.forwarded_pod(GATEWAY, GATEWAY_PORT) as address:
+    with kubectl.forwarded_pod(GATEWAY_PODS, GATEWAY_PORT) as address:
+        yield address
+
+
+@contextmanager
+def _new_envoy() -> Iterator[str]:
+    """A gateway whose Envoy serves, whatever its processor does."""
+    until(lambda: any(_envoy_is_ready(pod) for pod in _staying()), "Envoy serves beside a processor that does not")
+    name = next(pod["metadata"]["name"] for pod in _staying() if _envoy_is_ready(pod))
+    with kubectl.forwarded(f"pod/{name}", GATEWAY_PORT) as address:
         yield address
 
 
@@ -119,65 +149,65 @@ def _json() -> dict[str, str]:
     return {"content-type": "application/json"}
 
 
-def _is(item: dict[str, Any], kind: str, name: str) -> bool:
-    return bool((item["kind"], item["metadata"]["name"]) == (kind, name))
+def _engine(deployment: dict[str, Any]) -> dict[str, Any]:
+    containers: list[dict[str, Any]] = deployment["spec"]["template"]["spec"]["containers"]
+    return next(each for each in containers if each["name"] == "engine")
 
 
-def _without_guard(deployment: dict[str, Any]) -> dict[str, Any]:
-    engine = deployment["spec"]["template"]["spec"]["containers"][0]
+def _without_guard(deployment: dict[str, Any]) -> None:
+    engine = _engine(deployment)
     position = engine["command"].index("--middleware")
     del engine["command"][position : position + 2]
-    return deployment
 
 
-def _with_dev_mode(deployment: dict[str, Any]) -> dict[str, Any]:
-    deployment["spec"]["strategy"] = {"type": "Recreate", "rollingUpdate": None}
-    engine = deployment["spec"]["template"]["spec"]["containers"][0]
-    engine["env"].append({"name": "VLLM_SERVER_DEV_MODE", "value": "1"})
-    return deployment
+def _with_dev_mode(deployment: dict[str, Any]) -> None:
+    deployment["spec"]["strategy"] = {"type": "Recreate"}
+    _engine(deployment)["env"].append({"name": "VLLM_SERVER_DEV_MODE", "value": "1"})
+
+
+def _spec_with_dev_mode(pool: dict[str, Any]) -> None:
+    pool["spec"]["engine"]["env"]["VLLM_SERVER_DEV_MODE"] = "1"
+
+
+def _why_not_ready() -> str | None:
+    ready = kubectl.condition(kubectl.get("servingpool", POOL), "Ready")
+    return ready.get("reason") if ready.get("status") == "False" else None
 
 
 def _misconfigured(pod: dict[str, Any]) -> bool:
     if not any("running" in status["state"] for status in pod["status"].get("containerStatuses") or []):
         return False
     try:
-        with kubectl.forwarded(f"pod/{pod['metadata']['name']}", 8000) as engine:
+        with kubectl.forwarded(f"pod/{pod['metadata']['name']}", ENGINE_PORT) as engine:
             answer = httpx.get(f"http://{engine}/health", timeout=5)
     except (kubectl.KubectlError, httpx.HTTPError):
         return False
     return answer.status_code == 503 and "VLLM_SERVER_DEV_MODE" in answer.text
 
 
-def _broken(config: dict[str, Any]) -> dict[str, Any]:
-    return {**config, "data": {**config["data"], "resources.yaml": "kind: ServingPool\nspec: not a pool\n"}}
+def _broken(config: dict[str, Any]) -> None:
+    config["data"]["settings.yaml"] = "identityProviders: not a list\n"
 
 
-def _replace_gateway(stack: Stack, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
-    """Apply a changed gateway in place of the declared one, whose pods are gone when this returns."""
-    old = {pod["metadata"]["name"] for pod in _pods()}
-    kubectl.apply([change(item) for item in stack.manifests() if _is(item, "Deployment", GATEWAY)])
-    until(lambda: not old & {pod["metadata"]["name"] for pod in _pods()}, "the declared gateway is gone")
-
-
-def _without_processor(deployment: dict[str, Any]) -> dict[str, Any]:
-    deployment["spec"]["strategy"] = {"type": "Recreate", "rollingUpdate": None}
+def _without_processor(deployment: dict[str, Any]) -> None:
+    deployment["spec"]["strategy"] = {"type": "Recreate"}
     processor = next(each for each in deployment["spec"]["template"]["spec"]["containers"] if each["name"] == "processor")
     processor["command"] = ["/opt/cachescope/bin/python", "-c", NEVER_SERVES]
+    processor.pop("args", None)
     del processor["livenessProbe"]  # it would be restarted; here it stays dead
-    return deployment
 
 
-def _pods(name: str = GATEWAY) -> list[dict[str, Any]]:
-    return kubectl.pods(name)
+def _names() -> set[str]:
+    return {pod["metadata"]["name"] for pod in kubectl.pods(GATEWAY_PODS)}
 
 
 def _staying() -> list[dict[str, Any]]:
-    return [pod for pod in _pods() if "deletionTimestamp" not in pod["metadata"]]
+    return [pod for pod in kubectl.pods(GATEWAY_PODS) if "deletionTimestamp" not in pod["metadata"]]
 
 
 def _cannot_mount(pod: dict[str, Any]) -> bool:
     about = f"involvedObject.name={pod['metadata']['name']},reason=FailedMount"
-    return any("cachescope-config" in event["message"] for event in kubectl.get("events", "--field-selector", about)["items"])
+    return any(SETTINGS in event["message"] for event in kubectl.get("events", "--field-selector", about)["items"])
 
 
 def _started(pod: dict[str, Any]) -> bool:
@@ -187,7 +217,3 @@ def _started(pod: dict[str, Any]) -> bool:
 def _envoy_is_ready(pod: dict[str, Any]) -> bool:
     statuses = pod["status"].get("containerStatuses") or []
     return any(status["name"] == "envoy" and status["ready"] for status in statuses)
-
-
-def _ready(pod: dict[str, Any]) -> bool:
-    return any(item["type"] == "Ready" and item["status"] == "True" for item in pod["status"].get("conditions") or [])

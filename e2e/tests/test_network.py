@@ -1,4 +1,4 @@
-"""Who can open a connection to whom: clients reach the gateway's public port, the monitoring namespace the metrics, nobody more."""
+"""Who can open a connection to whom: clients the gateway's public port, monitoring the metrics, engines the API; nobody more."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from typing import Any
 import pytest
 
 from cachescope.core.labels import ENGINE_PORT, GUARD_METRICS_PORT
-from cachescope.manifests.network import GATEWAY_METRICS_PORT, GATEWAY_PORT
 from e2e.stack import kubectl
-from e2e.stack.install import GATEWAY, POOL, Stack
+from e2e.stack.install import ENGINE_PODS, GATEWAY_METRICS_PORT, GATEWAY_PODS, GATEWAY_PORT, MONITORING, Stack
 from e2e.stack.waiting import until
 
 TRIES = 10
 CONNECTED, REFUSED = "connected", "refused"
+API_SERVER = ("$KUBERNETES_SERVICE_HOST", 443)
 # It prints what it found; whatever else happens (no pod, no Python, a wrong argument) prints neither word and is no result.
 CONNECT = f"""
-import socket, sys
+import os, socket, sys
 try:
-    socket.create_connection((sys.argv[1], int(sys.argv[2])), 2).close()
+    socket.create_connection((os.path.expandvars(sys.argv[1]), int(sys.argv[2])), 2).close()
 except (ConnectionRefusedError, TimeoutError):
     print("{REFUSED}")
 else:
@@ -53,7 +53,7 @@ class Visitor:
 @pytest.fixture
 def addresses(gateway: str) -> tuple[str, str]:  # noqa: ARG001 - everything serves before anything is refused
     """Pod addresses of an engine and of a gateway."""
-    engine, door = (kubectl.ready_pod(name)["status"]["podIP"] for name in (POOL, GATEWAY))
+    engine, door = (kubectl.ready_pod(name)["status"]["podIP"] for name in (ENGINE_PODS, GATEWAY_PODS))
     return engine, door
 
 
@@ -69,11 +69,26 @@ def test_a_pod_of_another_namespace_reaches_the_public_port_alone(stack: Stack, 
 
 def test_the_monitoring_namespace_reaches_the_metrics_and_no_engine(stack: Stack, addresses: tuple[str, str]) -> None:
     engine, door = addresses
-    with _namespace(stack.site.monitoring_namespace) as name, _visitor(stack, name) as monitor:
+    with _namespace(MONITORING) as name, _visitor(stack, name) as monitor:
         until(lambda: monitor.connects(engine, GUARD_METRICS_PORT), "monitoring reaches the guard's metrics")
         until(lambda: monitor.connects(door, GATEWAY_METRICS_PORT), "monitoring reaches the gateway's metrics")
         assert [monitor.connects(engine, ENGINE_PORT) for _ in range(TRIES)] == [False] * TRIES
         assert monitor.connects(engine, GUARD_METRICS_PORT)
+
+
+def test_an_engine_reaches_the_api_server_and_nobody_else(addresses: tuple[str, str]) -> None:
+    _, door = addresses
+    engine = kubectl.ready_pod(ENGINE_PODS)["metadata"]["name"]
+    assert _engine_connects(engine, *API_SERVER)
+    for port in (GATEWAY_PORT, GATEWAY_METRICS_PORT):
+        assert [_engine_connects(engine, door, port) for _ in range(TRIES)] == [False] * TRIES, port
+    assert _engine_connects(engine, *API_SERVER), "the engine lost its network meanwhile: the refusals prove nothing"
+
+
+def _engine_connects(pod: str, address: str, port: int) -> bool:
+    said = kubectl.run("exec", pod, "-c", "engine", "--", "python3", "-c", CONNECT, address, str(port)).strip()
+    assert said in {CONNECTED, REFUSED}, said
+    return said == CONNECTED
 
 
 @contextmanager
@@ -92,7 +107,7 @@ def _namespace(name: str) -> Iterator[str]:
 @contextmanager
 def _visitor(stack: Stack, namespace: str) -> Iterator[Visitor]:
     visitor = Visitor(namespace, f"cachescope-visitor-{secrets.token_hex(4)}")
-    kubectl.apply([_pod(visitor, stack.site.gateway_image)], namespace=namespace)
+    kubectl.apply([_pod(visitor, stack.images["gateway"])], namespace=namespace)
     try:
         kubectl.run("wait", f"pod/{visitor.name}", "--for=condition=Ready", "--timeout=60s", namespace=namespace)
         yield visitor

@@ -3,70 +3,65 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import secrets
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
 from cachescope.core.endpoints import Endpoint
 from cachescope.core.labels import COMPONENT_LABEL, ENGINE, POOL_LABEL
-from cachescope.kube import endpoint_slices
 from cachescope.kube.endpoint_slices import EndpointSlices
+from cachescope.kube.rest import Rest
 from e2e.stack import kubectl
-from e2e.stack.paths import KUBECONFIG
+from tests.integration.following import SECONDS, namespace, rest, running, until
 
-SECONDS = 30
-
-
-@pytest.fixture
-def namespace() -> Iterator[str]:
-    name = f"cachescope-slices-{secrets.token_hex(4)}"
-    kubectl.run("create", "namespace", name, namespace=name)
-    yield name
-    kubectl.run("delete", "namespace", name, "--wait=false", namespace=name)
+__all__ = ["namespace", "rest"]
 
 
 @pytest.fixture
-async def slices(namespace: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[EndpointSlices]:
-    monkeypatch.setenv("KUBECONFIG", str(KUBECONFIG))
-    # Short watches, so that every test also crosses the gap between two of them.
-    monkeypatch.setattr(endpoint_slices, "WATCH_SECONDS", 1)
-    source = EndpointSlices(namespace)
-    task = asyncio.create_task(source.run())
-    await until(lambda: source.age() is not None)
-    yield source
-    task.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await task
+async def slices(rest: Rest, namespace: str) -> AsyncIterator[EndpointSlices]:
+    source = EndpointSlices(rest, namespace)
+    async with running(source.watched.run()):
+        await until(lambda: source.watched.age() is not None)
+        yield source
 
 
 async def test_ready_endpoints_are_found_with_their_pods(slices: EndpointSlices, namespace: str) -> None:
-    assert slices.endpoints("tiny") == []
+    pool = f"{namespace}/tiny"
+    assert slices.endpoints(pool) == []
     apply(namespace, {"ready": True})
-    await until(lambda: slices.endpoints("tiny") == [Endpoint("tiny", "pod-uid", "10.1.2.3:8000")])
-    assert slices.endpoints("other") == []
+    await until(lambda: slices.endpoints(pool) == [Endpoint(pool, "pod-uid", "10.1.2.3:8000")])
+    assert slices.endpoints(f"{namespace}/other") == []
+    assert slices.endpoints("other/tiny") == []
 
 
 @pytest.mark.parametrize("conditions", [{"ready": False}, {"ready": True, "terminating": True}, {}])
 async def test_what_is_not_ready_leaves(slices: EndpointSlices, namespace: str, conditions: dict[str, bool]) -> None:
     apply(namespace, {"ready": True})
-    await until(lambda: len(slices.endpoints("tiny")) == 1)
+    await until(lambda: len(slices.endpoints(f"{namespace}/tiny")) == 1)
     apply(namespace, conditions)
-    await until(lambda: slices.endpoints("tiny") == [])
+    await until(lambda: slices.endpoints(f"{namespace}/tiny") == [])
 
 
 async def test_a_slice_that_was_deleted_leaves_also_across_watches(slices: EndpointSlices, namespace: str) -> None:
     for _ in range(3):
         apply(namespace, {"ready": True})
-        await until(lambda: len(slices.endpoints("tiny")) == 1)
+        await until(lambda: len(slices.endpoints(f"{namespace}/tiny")) == 1)
         await asyncio.to_thread(kubectl.run, "delete", "endpointslice", "tiny", namespace=namespace)
-        await until(lambda: slices.endpoints("tiny") == [])
+        await until(lambda: slices.endpoints(f"{namespace}/tiny") == [])
+
+
+async def test_the_slices_of_all_namespaces_are_told_apart(slices: EndpointSlices, namespace: str) -> None:
+    """One that is cluster-wide sees what a namespace's own sees, under that namespace's name."""
+    apply(namespace, {"ready": True})
+    everywhere = EndpointSlices(slices.watched._api, None)
+    async with running(everywhere.watched.run()):
+        await until(lambda: len(everywhere.endpoints(f"{namespace}/tiny")) == 1)
+        assert everywhere.endpoints("tiny") == everywhere.endpoints("/tiny") == []
 
 
 async def test_the_age_of_the_last_answer_is_known(slices: EndpointSlices) -> None:
-    age = slices.age()
+    age = slices.watched.age()
     assert age is not None
     assert age < SECONDS
 
@@ -83,9 +78,3 @@ def apply(namespace: str, conditions: dict[str, bool]) -> None:
         "endpoints": [{"addresses": ["10.1.2.3"], "conditions": conditions, "targetRef": target}],
     }
     kubectl.apply([item], namespace=namespace)
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(SECONDS):
-        while not holds():  # noqa: ASYNC110 - the source has no event to wait for
-            await asyncio.sleep(0.02)

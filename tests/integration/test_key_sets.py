@@ -16,7 +16,7 @@ from cachescope.gateway.identity.credentials import Unauthenticated
 from cachescope.gateway.identity.jwks_sources import key_session
 from cachescope.gateway.key_sets import ProviderKeySets
 from e2e.stack.credentials import Credentials, load
-from tests.unit.whole_path import write_configuration
+from tests.unit.whole_path import NAMESPACE, cluster_of, write_mounted
 
 SETTINGS = "identityProviders: [{{name: north, issuer: https://north.example, algorithms: [ES256], jwks: {{{source}}}}}, {south}]"
 SOUTH = "{name: south, issuer: https://south.example, algorithms: [ES256], jwks: {secretName: south-jwks}}"
@@ -24,8 +24,10 @@ SOUTH = "{name: south, issuer: https://south.example, algorithms: [ES256], jwks:
 
 @pytest.fixture
 async def url(credentials: Credentials) -> AsyncIterator[str]:
+    (published,) = [it for it in credentials.secrets(NAMESPACE) if it["metadata"]["name"] == "north-jwks"]
+
     async def keys(_: web.Request) -> web.Response:
-        return web.Response(text=credentials.secrets()["north-jwks"]["jwks.json"])
+        return web.Response(text=published["stringData"]["jwks.json"])
 
     app = web.Application()
     app.add_routes([web.get("/keys", keys)])
@@ -47,12 +49,12 @@ def configure(folder: Path, source: str) -> None:
 
 
 async def test_keys_from_a_url_verify_tokens(tmp_path: Path, credentials: Credentials, url: str) -> None:
-    write_configuration(tmp_path, credentials)
+    write_mounted(tmp_path, credentials)
     configure(tmp_path, f"url: '{url}', allowInsecure: true")
     async with key_session() as session:
         key_sets = ProviderKeySets(session)
-        configuration = Configuration(tmp_path / "mounted", key_sets, time.time)
-        await asyncio.to_thread(configuration.refresh)
+        configuration = Configuration(tmp_path / "mounted", cluster_of(credentials).stores, key_sets, now=time.time)
+        await configuration.refresh()
         snapshot = configuration.current()
         assert snapshot is not None, configuration.fault
         key_sets.tend(snapshot.settings)
@@ -65,10 +67,10 @@ async def test_keys_from_a_url_verify_tokens(tmp_path: Path, credentials: Creden
             await snapshot.authenticator.authenticate(head(credentials.token("north", "kim", "tiny")[:-8] + "AAAAAAAA"))
 
         configure(tmp_path, "secretName: north-jwks")
-        await asyncio.to_thread(configuration.refresh)
+        await configuration.refresh()
         snapshot = configuration.current()
         assert snapshot is not None
-        assert configuration.fault is None
+        assert configuration.fault == ""
         key_sets.tend(snapshot.settings)
         assert not key_sets.tended
 

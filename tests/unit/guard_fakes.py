@@ -21,6 +21,7 @@ from cachescope.guard.key_folder import KeyFolder
 from cachescope.guard.process import GuardProcess
 from cachescope.guard.settings import Settings
 from cachescope.guard.wire import App, Message, Receive, Scope, Send
+from tests.unit.lease_fakes import Clock
 
 KEY = Key("2026-11-30", b"k" * 32)
 POOL = TargetName("a" * 64)
@@ -29,16 +30,6 @@ ENGINE = EngineDigests(Digest("sha256:" + "1" * 64), Digest("sha256:" + "2" * 64
 BODY = b'{"model":"tiny","prompt":"hello"}'
 PATH = "/v1/completions"
 LEASE_MS = 60_000
-
-
-class Clock:
-    """Milliseconds that only a test moves."""
-
-    def __init__(self) -> None:
-        self.now = 5_000_000
-
-    def __call__(self) -> int:
-        return self.now
 
 
 class FakeHeads:
@@ -60,6 +51,25 @@ class FakeHeads:
         self.refreshed += 1
         if self.next is not None:
             self.head = self.next
+
+
+class FakeKeeper:
+    """A keeper that keeps nothing and says whether it runs."""
+
+    def __init__(self) -> None:
+        self.outcomes = {"done": 7, "failed": 2}
+        self.running = False
+        self.hurried = asyncio.Event()
+
+    async def run(self) -> None:
+        self.running = True
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.running = False
+
+    def hurry(self) -> None:
+        self.hurried.set()
 
 
 class Engine:
@@ -150,11 +160,9 @@ class World:
     """One guard process, its engine, and a gateway that signs permits for it."""
 
     def __init__(self, guard: type[Guard] = Guard, **changes: Any) -> None:
-        self.clock = Clock()
+        self.clock = Clock(5_000_000)
         self.source = FakeHeads(head_at())
-        self.settings = replace(
-            Settings("pool-uid", POOL, "pod-uid", Path("/nowhere"), Path("/nowhere"), Path("/nowhere"), LEASE_MS, 0), **changes
-        )
+        self.settings = replace(settings_of("pool-uid", POOL), **changes)
         keys = KeyFolder(Path("/nowhere"), self.clock)
         keys.ring = KeyRing.of(KEY)
         self.process = GuardProcess(self.settings, source=self.source, keys=keys, clock=self.clock, digests=lambda: ENGINE)
@@ -204,6 +212,24 @@ class World:
         return scope(**{"headers": [*headers, *changes.pop("headers", [])], **changes})
 
 
+def settings_of(pool_uid: str, pool_target: TargetName) -> Settings:
+    """Settings of a guard that finds nothing on its disk."""
+    nowhere = Path("/nowhere")
+    return Settings(
+        namespace="models",
+        pool="tiny",
+        pool_uid=pool_uid,
+        pool_target=pool_target,
+        pod_name="tiny-0",
+        pod_uid="pod-uid",
+        keys_folder=nowhere,
+        model_path=nowhere,
+        api_url="https://192.0.2.1:443",
+        lease_ms=LEASE_MS,
+        metrics_port=0,
+    )
+
+
 def scope(method: str = "POST", path: str = PATH, query: bytes = b"", headers: Sequence[tuple[bytes, bytes]] = ()) -> Scope:
     return {
         "type": "http",
@@ -220,5 +246,5 @@ def vector(pool: int, tenant: int) -> EpochVector:
     return EpochVector.of({POOL: Epoch(pool), TENANT: Epoch(tenant)})
 
 
-def head_at(pool: int = 1, tenant: int = 1, *, sequence: int = 1, lineage: str = "lineage") -> Head:
-    return Head(lineage, sequence, Floors({POOL: Epoch(pool), TENANT: Epoch(tenant)}))
+def head_at(pool: int = 1, tenant: int = 1, *, sequence: int = 1, lineage: str = "lineage", generation: int = 1) -> Head:
+    return Head(lineage, sequence, Floors({POOL: Epoch(pool), TENANT: Epoch(tenant)}), generation)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hmac
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -12,12 +13,10 @@ from cachescope.core.scopes import Credential
 from cachescope.gateway.identity.api_keys import ApiKeyEntry, ApiKeys, hash_key, make_key, parse
 from cachescope.gateway.identity.credentials import Identity, Unauthenticated
 
-RED = make_key(bytes(range(32)))
-BLUE = make_key(bytes(range(1, 33)))
-ENTRIES = {
-    RED.key_id: ApiKeyEntry(RED.hash, "uid-red", "ci"),
-    BLUE.key_id: ApiKeyEntry(BLUE.hash, "uid-blue", "ci"),
-}
+RED = make_key(bytes(range(32)), "red/ci")
+BLUE = make_key(bytes(range(1, 33)), "blue/ci")
+ENTRY = ApiKeyEntry(RED.hash, "uid-red", "ci", "red/ci")
+ENTRIES = {RED.key_id: [ENTRY], BLUE.key_id: [ApiKeyEntry(BLUE.hash, "uid-blue", "ci", "blue/ci")]}
 RED_ID, RED_SECRET = parse(RED.token)
 BLUE_ID, BLUE_SECRET = parse(BLUE.token)
 
@@ -34,16 +33,16 @@ def test_a_key_opens_its_own_tenant(keys: ApiKeys) -> None:
 
 def test_a_made_key_has_256_random_bits_and_the_documented_form() -> None:
     assert re.fullmatch(r"cs-[0-9a-f]{16}\.[A-Za-z0-9_-]{43}", RED.token)
-    assert RED.hash == hash_key(RED_ID, RED_SECRET)
+    assert RED.hash == hash_key(RED_ID, RED_SECRET, "red/ci")
     assert RED_SECRET not in RED.hash
-    assert make_key(bytes(range(32))) == RED
+    assert make_key(bytes(range(32)), "red/ci") == RED
     with pytest.raises(ValueError, match="32 random bytes, not 16"):
-        make_key(bytes(16))
+        make_key(bytes(16), "red/ci")
 
 
 def test_the_stored_hash_of_a_key_is_stable() -> None:
-    expected = "sha256:b0207b75486afa4ab41d49ee83f452ba0403db92496899ce8d46eef965827e45"
-    assert hash_key("abcdefgh", "A" * 22) == expected, "published format: stored hashes of deployed keys depend on it"
+    expected = "sha256:32a47e30b66759b0be65932e79ba7a6bb9aae28d331d345d7a8ebdb31e6b3e90"
+    assert hash_key("abcdefgh", "A" * 22, "team/keys") == expected, "published format: stored hashes of deployed keys depend on it"
 
 
 @pytest.mark.parametrize(
@@ -94,16 +93,31 @@ def test_an_unknown_key_id_costs_a_comparison_too(keys: ApiKeys, monkeypatch: py
 @pytest.mark.parametrize(
     ("key_id", "entry"),
     [
-        ("short", ENTRIES[RED_ID]),
-        ("UPPERCASE1", ENTRIES[RED_ID]),
-        (RED_ID, ApiKeyEntry("sha256:abc", "uid-red", "ci")),
-        (RED_ID, ApiKeyEntry(RED.hash.upper(), "uid-red", "ci")),
-        (RED_ID, ApiKeyEntry(RED.token, "uid-red", "ci")),
-        (RED_ID, ApiKeyEntry(RED.hash, "", "ci")),
-        (RED_ID, ApiKeyEntry(RED.hash, "uid-red", "")),
+        ("short", ENTRY),
+        ("UPPERCASE1", ENTRY),
+        (RED_ID, replace(ENTRY, hash="sha256:abc")),
+        (RED_ID, replace(ENTRY, hash=RED.hash.upper())),
+        (RED_ID, replace(ENTRY, hash=RED.token)),
+        (RED_ID, replace(ENTRY, tenant_uid="")),
+        (RED_ID, replace(ENTRY, principal="")),
     ],
 )
 def test_an_entry_that_could_match_nobody_is_refused_when_it_is_loaded(key_id: str, entry: ApiKeyEntry) -> None:
     assert ApiKeys(ENTRIES)
     with pytest.raises(SpecError):
-        ApiKeys({key_id: entry})
+        ApiKeys({key_id: [entry]})
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_hash_that_was_copied_to_another_secret_is_worth_nothing_and_takes_nothing(order: int) -> None:
+    thief = ApiKeyEntry(RED.hash, "uid-thief", "thief", "thief/ci")
+    with pytest.raises(Unauthenticated):
+        ApiKeys({RED_ID: [thief]}).authenticate(RED.token)
+    assert ApiKeys({RED_ID: [ENTRY, thief][::order]}).authenticate(RED.token).tenant_uid == "uid-red"
+
+
+def test_two_secrets_with_one_key_id_hold_two_keys(keys: ApiKeys) -> None:
+    other = "B" * 43
+    both = ApiKeys({RED_ID: [ApiKeyEntry(hash_key(RED_ID, other, "blue/x"), "uid-blue", "ci", "blue/x"), ENTRY]})
+    assert both.authenticate(RED.token) == keys.authenticate(RED.token)
+    assert both.authenticate(f"cs-{RED_ID}.{other}").tenant_uid == "uid-blue"

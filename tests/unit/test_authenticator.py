@@ -7,19 +7,20 @@ import pytest
 from cachescope.gateway.exchange import RequestHead
 from cachescope.gateway.identity.api_keys import ApiKeyEntry, ApiKeys, make_key
 from cachescope.gateway.identity.authenticator import Authenticator
+from cachescope.gateway.identity.claimants import JwtIdentity
 from cachescope.gateway.identity.credentials import Forbidden, Unauthenticated
 from cachescope.gateway.identity.jwks import parse_jwks
-from cachescope.gateway.identity.jwt_tokens import JwtIdentity, JwtTokens, Provider
+from cachescope.gateway.identity.jwt_tokens import JwtTokens, Provider
 from tests.unit.jwt_issuer import AUDIENCE, ISSUER, NOW, Keys, claims, document, ec_key, jwk, sign
 
-KEY = make_key(bytes(range(32)))
+KEY = make_key(bytes(range(32)), "red/ci")
 TOKEN = sign(claims())
 
 
 def authenticator(*suspended: str) -> Authenticator:
     provider = Provider("main", ISSUER, ["ES256"], Keys(parse_jwks(document(jwk(ec_key("one"), kid="one")))))
     tokens = JwtTokens([provider], [JwtIdentity("uid-jwt", "main", AUDIENCE)], lambda: NOW)
-    return Authenticator(ApiKeys({KEY.key_id: ApiKeyEntry(KEY.hash, "uid-key", "ci")}), tokens, suspended)
+    return Authenticator(ApiKeys({KEY.key_id: [ApiKeyEntry(KEY.hash, "uid-key", "ci", "red/ci")]}), tokens, suspended)
 
 
 def head(*headers: tuple[str, str]) -> RequestHead:

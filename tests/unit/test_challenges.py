@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from packaging.version import Version
 
 from cachescope.core.endpoints import Endpoint
 from cachescope.core.errors import WireFormatError
@@ -12,11 +13,11 @@ from cachescope.core.record import EngineDigests
 from cachescope.core.statements import SignedStatement, Statement, write_statement
 from cachescope.core.types import Digest
 from cachescope.gateway.binding import signing_key
-from cachescope.gateway.challenges import ChallengeAnswer, PoolTrust, Proof, due, proven, routable
+from cachescope.gateway.challenges import ChallengeAnswer, PoolTrust, Proof, due, problem, proven
 
 KEY = Key("k1", b"k" * 32)
 TRUST = PoolTrust("pool-uid", KeyRing.of(KEY), "lineage", 60_000)
-ENDPOINT = Endpoint("tiny", "pod-uid", "10.0.0.1:8000")
+ENDPOINT = Endpoint("models/tiny", "pod-uid", "10.0.0.1:8000")
 NONCE = "n" * 32
 ENGINE = EngineDigests(Digest("sha256:m"), Digest("sha256:t"), Digest("sha256:r"))
 STATEMENT = Statement(NONCE, "pool-uid", "pod-uid", "boot", 5000, ENGINE, "lineage", 1, "0.1.0")
@@ -49,7 +50,6 @@ def test_a_401_of_somebody_else_proves_nothing() -> None:
     [
         ({"pool_uid": "other"}, "another pool"),
         ({"pod_uid": "other"}, "another pool or pod"),
-        ({"lineage": "other"}, "lineage"),
         ({"nonce": "m" * 32}, "challenge"),
     ],
 )
@@ -73,9 +73,35 @@ def test_only_a_tick_that_moves_keeps_an_endpoint_routable() -> None:
     stuck = judge(STATEMENT, sent_at=20_000, before=first)
     moved = judge(replace(STATEMENT, tick=5001), sent_at=20_000, before=first)
     assert (stuck.moved_at, moved.moved_at) == (1000, 20_000)
-    assert not routable(stuck, max_age_ms=60_000, now=31_001)
-    assert routable(stuck, max_age_ms=60_000, now=31_000)
-    assert routable(moved, max_age_ms=60_000, now=31_001)
+    assert "for too long" in str(problem(stuck, TRUST, now=31_001))
+    assert problem(stuck, TRUST, now=31_000) is None
+    assert problem(moved, TRUST, now=31_001) is None
+
+
+def test_only_the_lineage_that_stands_is_routable() -> None:
+    proof = judge(STATEMENT)
+    assert problem(proof, TRUST, now=1000) is None
+    assert "another lineage" in str(problem(proof, replace(TRUST, lineage="later"), now=1000))
+
+
+@pytest.mark.parametrize(
+    ("version", "routed"),
+    [
+        ("0.1.9", False),
+        ("0.2.0.dev1", False),
+        ("0.2.0rc1", False),
+        ("0.2.0", True),
+        ("0.10.0", True),
+        ("2", True),
+        ("newest", False),
+    ],
+)
+def test_a_guard_below_the_minimum_is_not_routed_to(version: str, routed: bool) -> None:
+    proof = judge(replace(STATEMENT, version=version))
+    assert problem(proof, TRUST, now=1000) is None
+    found = problem(proof, replace(TRUST, minimum_version=Version("0.2.0")), now=1000)
+    assert (found is None) is routed
+    assert routed or f"{version}, below 0.2.0" in str(found)
 
 
 def test_a_new_boot_counts_as_movement() -> None:
@@ -85,9 +111,9 @@ def test_a_new_boot_counts_as_movement() -> None:
 
 def test_an_unknown_endpoint_is_challenged_at_once_and_a_proven_one_every_quarter() -> None:
     proof = judge(STATEMENT, sent_at=1000)
-    assert due(None, None, max_age_ms=60_000, now=0)
-    assert not due(None, 0, max_age_ms=60_000, now=499)
-    assert due(None, 0, max_age_ms=60_000, now=500)
-    assert not due(proof, 1000, max_age_ms=60_000, now=15_999)
-    assert due(proof, 1000, max_age_ms=60_000, now=16_000)
-    assert not routable(None, max_age_ms=60_000, now=0)
+    assert due(None, None, TRUST, now=0)
+    assert not due(None, 0, TRUST, now=499)
+    assert due(None, 0, TRUST, now=500)
+    assert not due(proof, 1000, TRUST, now=15_999)
+    assert due(proof, 1000, TRUST, now=16_000)
+    assert due(proof, 1000, replace(TRUST, lineage="later"), now=1500)

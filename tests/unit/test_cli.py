@@ -3,48 +3,103 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 import yaml
 from typer.testing import CliRunner
 
+from cachescope.cli import kubectl
+from cachescope.cli.contexts import current_namespace, need_cluster
 from cachescope.cli.main import app
+from cachescope.controller import main
+from cachescope.controller.options import Options
+from cachescope.core.errors import SpecError
+from cachescope.core.labels import API_KEYS_LABEL
 from cachescope.gateway.identity.api_keys import hash_key, parse
-from tests.unit.whole_path import EXAMPLES
 
 RUN = CliRunner()
-
-
-def render(folder: Path, *changes: str) -> list[str]:
-    files = ["--resources", str(EXAMPLES / "resources.yaml"), "--settings", str(EXAMPLES / "settings.yaml")]
-    state = ["--keys", str(folder / "keys"), "--head", str(folder / "head.json")]
-    return ["render", *files, *state, "--gateway-image", "g", "--guard-image", "i", "--namespace", "pools", *changes]
+CREATE = ["keys", "create", "--secret", "red-alice", "--principal", "alice"]
 
 
 def test_a_key_is_shown_once_and_its_secret_holds_the_hash_alone() -> None:
-    result = RUN.invoke(app, ["keys", "create", "--secret", "red-alice", "--principal", "alice", "--namespace", "pools"])
-    token = result.stderr.strip().rsplit(" ", 1)[1]
-    key_id, secret = parse(token)
+    result = RUN.invoke(app, [*CREATE, "--namespace", "pools"])
+    key_id, secret = parse(result.stderr.strip().rsplit(" ", 1)[1])
     manifest = yaml.safe_load(result.stdout)
-    assert manifest["metadata"] == {"name": "red-alice", "namespace": "pools"}
-    assert json.loads(manifest["stringData"][key_id]) == {"hash": hash_key(key_id, secret), "principal": "alice"}
+    assert manifest["metadata"] == {"name": "red-alice", "namespace": "pools", "labels": {API_KEYS_LABEL: "true"}}
+    entry = json.loads(manifest["stringData"][key_id])
+    assert entry == {"hash": hash_key(key_id, secret, "pools/red-alice"), "principal": "alice"}
+    assert entry["hash"] != hash_key(key_id, secret, "pools/another")
     assert secret not in result.stdout
 
 
-def test_an_installation_is_rendered_from_files(tmp_path: Path) -> None:
-    assert RUN.invoke(app, ["keys", "root", str(tmp_path / "keys")]).exit_code == 0
-    assert RUN.invoke(app, ["keys", "head", str(tmp_path / "head.json")]).exit_code == 0
-    result = RUN.invoke(app, render(tmp_path))
+def test_two_keys_are_never_the_same() -> None:
+    assert RUN.invoke(app, CREATE).stderr != RUN.invoke(app, CREATE).stderr
+
+
+def test_the_plugin_has_what_people_ask_and_starts_nothing() -> None:
+    shown = RUN.invoke(kubectl.app, ["--help"]).stdout
+    assert all(name in shown for name in ("status", "doctor", "keys"))
+    assert "operator" in RUN.invoke(app, ["--help"]).stdout
+    assert RUN.invoke(kubectl.app, ["operator"]).exit_code == 2
+
+
+def test_the_operator_takes_its_options_from_the_environment_that_the_chart_sets(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[Options] = []
+    monkeypatch.setattr(main, "run", started.append)
+    environ = {
+        "CACHESCOPE_NAMESPACE": "ns",
+        "CACHESCOPE_SCOPE": "Cluster",
+        "CACHESCOPE_GUARD_IMAGE": "guard:1",
+        "CACHESCOPE_MONITORING_NAMESPACE": "watchers",
+        "CACHESCOPE_API_SERVERS": "10.0.0.1/32,fd00::1/128",
+        "CACHESCOPE_ENGINE_USER": "2000",
+        "CACHESCOPE_POD_NAME": "operator-0",
+    }
+    result = RUN.invoke(app, ["operator", "--port", "9090"], env=environ)
     assert result.exit_code == 0, result.output
-    kinds = [item["kind"] for item in yaml.safe_load_all(result.stdout)]
-    assert {"Deployment", "NetworkPolicy", "Secret", "ConfigMap", "Service", "Role"} <= set(kinds)
+    networks = ("10.0.0.1/32", "fd00::1/128")
+    settings = Path("/etc/cachescope/config/settings.yaml")
+    assert started == [
+        Options("ns", "guard:1", "Cluster", settings, "watchers", networks, port=9090, identity="operator-0", run_as_user=2000)
+    ]
 
 
-def test_keys_and_head_that_exist_are_kept(tmp_path: Path) -> None:
-    RUN.invoke(app, ["keys", "head", str(tmp_path / "head.json")])
-    before = (tmp_path / "head.json").read_text()
-    RUN.invoke(app, ["keys", "head", str(tmp_path / "head.json")])
-    assert (tmp_path / "head.json").read_text() == before
+def test_a_scope_that_does_not_exist_is_refused() -> None:
+    assert RUN.invoke(app, ["operator"], env={"CACHESCOPE_SCOPE": "Everywhere"}).exit_code == 2
 
 
-def test_missing_keys_are_an_error_that_says_what_to_do(tmp_path: Path) -> None:
-    result = RUN.invoke(app, render(tmp_path))
-    assert "cachescope keys root" in str(result.exception)
+def kubeconfig(path: Path, namespace: str | None, *, current: bool = True) -> Path:
+    context = {"cluster": "c", "user": "u", **({"namespace": namespace} if namespace else {})}
+    path.write_text(
+        yaml.safe_dump({**({"current-context": "one"} if current else {}), "contexts": [{"name": "one", "context": context}]})
+    )
+    return path
+
+
+def test_the_namespace_is_that_of_the_current_context(tmp_path: Path) -> None:
+    assert current_namespace({"KUBECONFIG": str(kubeconfig(tmp_path / "a", "team"))}) == "team"
+    assert current_namespace({"KUBECONFIG": str(kubeconfig(tmp_path / "b", None))}) == "default"
+    assert current_namespace({"HOME": str(tmp_path / "nowhere")}) == "default"
+
+
+def test_of_several_kubeconfigs_the_first_that_says_something_decides(tmp_path: Path) -> None:
+    first, second = kubeconfig(tmp_path / "a", "first", current=False), kubeconfig(tmp_path / "b", "second")
+    assert current_namespace({"KUBECONFIG": f"{first}:{second}"}) == "first"
+    assert current_namespace({"KUBECONFIG": f"{tmp_path / 'gone'}:{second}"}) == "second"
+
+
+def test_a_pod_knows_its_namespace_itself(tmp_path: Path) -> None:
+    environ = {"KUBECONFIG": str(kubeconfig(tmp_path / "a", "team")), "CACHESCOPE_NAMESPACE": "own"}
+    assert current_namespace(environ) == "own"
+
+
+def test_without_a_cluster_the_user_is_told_what_to_set(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match="KUBECONFIG"):
+        need_cluster({"HOME": str(tmp_path)})
+    need_cluster({"KUBECONFIG": str(kubeconfig(tmp_path / "a", None))})
+    need_cluster({"KUBERNETES_SERVICE_HOST": "10.0.0.1"})
+
+
+def test_a_kubeconfig_that_is_no_yaml_is_named(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("{")
+    with pytest.raises(SpecError, match=str(tmp_path / "a")):
+        current_namespace({"KUBECONFIG": str(tmp_path / "a")})

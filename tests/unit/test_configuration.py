@@ -1,14 +1,27 @@
+"""The gateway's configuration: what has a fault is left out or narrowed, and nobody else's is touched."""
+
 from __future__ import annotations
 
+import asyncio
+import base64
 import json
+import logging
 import time
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from cachescope.api.claims import JwtClaim
+from cachescope.core.epochs import Floors, epoch
+from cachescope.core.types import Epoch, ScopeClass
+from cachescope.gateway import configuration as configuration_module
 from cachescope.gateway.configuration import Configuration
 from cachescope.gateway.exchange import Answer, Forward
-from tests.unit.whole_path import FileKeySets, WholePath
+from cachescope.gateway.readings import Held, KnownTenant, Reading
+from cachescope.kube.watched import Name
+from tests.unit.whole_path import FIRST, NAMESPACE, POOL, POOL_UID, FileKeySets, WholePath, prompt
 
 CHAT = b'{"model": "tiny", "messages": [{"role": "user", "content": "hello"}]}'
 
@@ -18,101 +31,215 @@ def path(tmp_path: Path) -> WholePath:
     return WholePath(tmp_path)
 
 
+async def status(path: WholePath, key: str) -> int:
+    found = await path.decide(key, CHAT)
+    return 200 if isinstance(found, Forward) else found.status
+
+
 @pytest.mark.parametrize(
     ("file", "content", "said"),
     [
         ("config/settings.yaml", "identityProviders: [{name: north}]", "issuer"),
         ("config/settings.yaml", "maxRequestByte: 1", "maxRequestByte"),
         ("config/settings.yaml", "a: [", "not YAML"),
-        ("config/resources.yaml", "kind: ServingPool\nspec: 1", "spec"),
-        ("config/resources.yaml", "a: [", "not YAML"),
-        ("config/head.json", "{}", "lineage"),
-        ("config/head.json", '{"lineage": "other", "sequence": 9, "base": 9, "floors": {}}', "lineage changed"),
+        ("config/settings.yaml", "minimumGuardVersion: newest", "not a version"),
+        ("config/settings.yaml", "leaseSeconds: 1", "leaseSeconds"),
+        (
+            "config/settings.yaml",
+            "identityProviders: [{name: a, issuer: b, algorithms: [HS256], jwks: {secretName: c}}]",
+            "HS256",
+        ),
         ("root-keys/targets", "not hex", "64 hexadecimal digits"),
+        ("root-keys/k1", "abcd", "at least 32"),
     ],
 )
-def test_a_configuration_with_a_fault_is_not_taken_over(path: WholePath, file: str, content: str, said: str) -> None:
-    before = path.configuration.current()
+async def test_what_is_mounted_with_a_fault_is_not_taken_over(path: WholePath, file: str, content: str, said: str) -> None:
+    await path.prove()
+    before = path.snapshot()
+    good = (path.folder / "mounted" / file).read_text()
     (path.folder / "mounted" / file).write_text(content)
-    path.configuration.refresh()
-    after = path.configuration.current()
-    assert before is not None
-    assert after is not None
-    assert after.policy is before.policy
-    assert after.head == before.head
-    assert said in str(path.configuration.fault)
+    path.take_over()
+    assert said in path.configuration.fault
+    assert (path.snapshot().settings, path.snapshot().keys) == (before.settings, before.keys)
+    path.edit("Tenant", "blue", lambda tenant: tenant["spec"].update(suspended=True))
+    assert await status(path, path.credentials.api_keys["blue-carol"]) == 403, "what others do is taken over"
+    (path.folder / "mounted" / file).write_text(good)
+    path.refresh()
 
 
-def test_a_fault_that_was_mended_is_taken_over(path: WholePath) -> None:
-    before, file = path.configuration.current(), path.folder / "mounted/config/resources.yaml"
-    good = file.read_text()
-    file.write_text("a: [")
-    path.configuration.refresh()
-    file.write_text(good)
-    path.configuration.refresh()
-    assert path.configuration.fault is None
-    assert path.configuration.current() is not before
+def test_a_file_that_vanished_is_read_again_when_it_is_back(path: WholePath) -> None:
+    file = path.folder / "mounted/config/settings.yaml"
+    content = file.read_text()
+    file.unlink()
+    path.take_over()
+    assert "settings.yaml" in path.configuration.fault
+    file.write_text(content)
+    path.refresh()
 
 
-def test_a_floor_that_falls_is_held(path: WholePath) -> None:
-    path.raise_pool_epoch(5)
-    (path.folder / "mounted/config/head.json").write_text(
-        json.dumps({"lineage": "lineage", "sequence": 3, "base": 1, "floors": {}})
+def test_settings_are_taken_over_in_place(path: WholePath) -> None:
+    file = path.folder / "mounted/config/settings.yaml"
+    file.write_text(f"{file.read_text()}\nmaxRequestBytes: 2048\nminimumGuardVersion: 0.2.0\n")
+    path.refresh()
+    assert path.snapshot().settings.max_request_bytes == 2048
+    assert {str(trust.minimum_version) for trust in path.snapshot().trusts.values()} == {"0.2.0"}
+
+
+def test_nothing_is_compiled_again_while_nothing_changed(path: WholePath) -> None:
+    before = path.snapshot()
+    path.refresh()
+    assert path.snapshot() is before
+    path.edit("Tenant", "blue", lambda tenant: tenant["spec"].update(suspended=True))
+    assert path.snapshot() is not before
+
+
+@pytest.mark.parametrize("kind", ["ServingPool", "Tenant", "CacheScope", "EpochLedger", "Secret", "Namespace"])
+def test_there_is_no_configuration_before_everything_was_listed_once(path: WholePath, kind: str) -> None:
+    path.cluster.store(kind).seconds = None
+    configuration = Configuration(path.folder / "mounted", path.cluster.stores, FileKeySets(), now=time.time)
+    path.configuration = configuration
+    path.take_over()
+    assert configuration.current() is None
+    assert f"not told of {kind} yet" in configuration.fault
+    path.cluster.store(kind).seconds = 1.0
+    path.take_over()
+    assert (configuration.fault, configuration.current() is not None) == ("", True)
+
+
+def test_a_configuration_that_nobody_mounted_is_no_configuration(path: WholePath) -> None:
+    path.configuration = Configuration(path.folder / "nothing", path.cluster.stores, FileKeySets(), now=time.time)
+    path.take_over()
+    assert path.configuration.current() is None
+    assert "settings.yaml" in path.configuration.fault
+    assert "root-keys" in path.configuration.fault
+
+
+def test_a_fault_of_the_compiler_keeps_the_last_one_and_is_tried_again(path: WholePath, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = path.snapshot()
+    with monkeypatch.context() as patch:
+        patch.setattr(configuration_module, "in_order", lambda _: 1 / 0)
+        path.edit("Tenant", "blue", lambda tenant: tenant["spec"].update(suspended=True))
+        assert "ZeroDivisionError" in path.configuration.fault
+        assert path.snapshot() is before
+    path.refresh()
+    assert path.snapshot() is not before
+
+
+class TestHeads:
+    def test_a_floor_that_falls_is_held(self, path: WholePath) -> None:
+        path.raise_pool_epoch(5)
+        path.write_ledger(replace(FIRST, sequence=3))
+        head = path.snapshot().heads[POOL_UID]
+        assert (head.floors.floor(path.pool_target()), head.sequence) == (5, 3)
+
+    def test_a_later_lineage_is_taken_over(self, path: WholePath) -> None:
+        path.raise_pool_epoch(5)
+        path.write_ledger(replace(FIRST, lineage="22" * 16, generation=2))
+        assert path.snapshot().heads[POOL_UID].lineage == "22" * 16
+        assert {trust.lineage for trust in path.snapshot().trusts.values()} == {"22" * 16}
+
+    async def test_heads_are_taken_over_while_something_else_is_compiled(self, path: WholePath) -> None:
+        compiled = path.configuration._compiled
+
+        def slow(inputs: Any) -> Any:
+            done = compiled(inputs)
+            path.raise_pool_epoch(7)
+            return done
+
+        path.configuration._compiled = slow  # type: ignore[method-assign]
+        path.edit("Tenant", "red", lambda tenant: tenant["spec"].update(suspended=True))
+        assert path.snapshot().heads[POOL_UID].floors.floor(path.pool_target()) == 7
+
+    async def test_heads_that_a_round_read_are_taken_over_before_the_watch_tells(self, path: WholePath) -> None:
+        ledgers = path.cluster.ledgers.items()
+        newer = replace(FIRST, sequence=9, floors=Floors({path.pool_target(): Epoch(9)}, epoch(1)))
+        path.configuration.take_ledgers({Name(NAMESPACE, POOL): replace(ledgers[Name(NAMESPACE, POOL)], value=newer)})
+        assert path.snapshot().heads[POOL_UID].sequence == 9
+        path.configuration.take_ledgers()
+        assert path.snapshot().heads[POOL_UID].floors.floor(path.pool_target()) == 9
+
+    @pytest.mark.parametrize("spec", [{}, None, {"lineage": {}, "sequence": 1, "base": 1, "floors": {}}])
+    async def test_a_pool_whose_ledger_cannot_be_read_is_not_routable(self, path: WholePath, spec: object) -> None:
+        await path.prove()
+        key = path.credentials.api_keys["blue-carol"]
+        assert await status(path, key) == 200
+        path.edit("EpochLedger", POOL, lambda ledger: ledger.update(spec=spec))
+        path.configuration.take_ledgers()
+        assert await status(path, key) == 503
+        assert f"EpochLedger {NAMESPACE}/{POOL}" in path.configuration.faults()
+
+    async def test_a_pool_without_a_ledger_is_not_routable(self, path: WholePath) -> None:
+        await path.prove()
+        path.cluster.ledgers.remove(NAMESPACE, POOL)
+        path.configuration.take_ledgers()
+        assert await status(path, path.credentials.api_keys["blue-carol"]) == 503
+
+
+class TestFaultsOfOneObject:
+    async def test_a_scope_that_cannot_be_read_leaves_no_reuse(self, path: WholePath, caplog: pytest.LogCaptureFixture) -> None:
+        await path.prove()
+        key, text = path.credentials.api_keys["blue-carol"], prompt()
+        await path.cached(key, text)
+        assert await path.cached(key, text) > 0
+        with caplog.at_level(logging.WARNING):
+            path.edit("CacheScope", "each-principal-alone", lambda scope: scope["spec"].update({"class": "Galaxy"}))
+            path.take_over()
+        for _ in range(20):
+            assert await path.cached(key, text) == 0
+        said = f"CacheScope {NAMESPACE}/each-principal-alone"
+        assert "share nothing (class Request)" in path.configuration.faults()[said]
+        assert [record.__dict__["object"] for record in caplog.records if record.message == "object at fault"] == [said]
+        path.edit("CacheScope", "each-principal-alone", lambda scope: scope["spec"].update({"class": "Tenant"}))
+        await path.cached(key, text)
+        assert await path.cached(key, text) > 0
+
+    def test_a_scope_that_was_deleted_leaves_the_default(self, path: WholePath) -> None:
+        red = path.cluster.tenants.documents[Name(NAMESPACE, "red")]["metadata"]["uid"]
+        pool = path.snapshot().policy.pools[POOL_UID]
+        assert path.snapshot().policy.scope(red, pool).scope_class is ScopeClass.PRINCIPAL
+        path.cluster.scopes.remove(NAMESPACE, "each-principal-alone")
+        path.refresh()
+        assert path.snapshot().policy.scope(red, pool).scope_class is ScopeClass.TENANT
+
+    async def test_a_tenant_that_cannot_be_read_is_refused_alone(self, path: WholePath) -> None:
+        await path.prove()
+        path.edit("Tenant", "blue", lambda tenant: tenant["spec"].update(denyAfter="2027"))
+        assert await status(path, path.credentials.api_keys["blue-carol"]) == 403
+        assert await status(path, path.credentials.api_keys["red-alice"]) == 200
+        assert "denyAfter" in path.configuration.faults()[f"Tenant {NAMESPACE}/blue"]
+
+    async def test_a_pool_that_cannot_be_read_serves_nobody_and_keeps_its_model_name(self, path: WholePath) -> None:
+        await path.prove()
+        path.edit("ServingPool", POOL, lambda pool: pool["spec"].update(isolation="Disabled"))
+        newcomer = json.loads(json.dumps(path.cluster.pools.documents[Name(NAMESPACE, POOL)]))
+        newcomer["metadata"] = {"name": "newcomer"}
+        del newcomer["spec"]["isolation"]
+        path.cluster.apply(newcomer, NAMESPACE)
+        path.take_over()
+        assert await status(path, path.credentials.api_keys["blue-carol"]) == 503
+        path.edit("ServingPool", POOL, lambda pool: pool["spec"].pop("isolation"))
+        assert await status(path, path.credentials.api_keys["blue-carol"]) == 200
+
+    @pytest.mark.parametrize(
+        ("name", "content"), [("zzzzzzzz", "{}"), ("zzzzzzzz", "no JSON"), ("UPPER", '{"hash": "sha256:0"}'), ("zzzzzzzz", "[]")]
     )
-    path.configuration.refresh()
-    snapshot = path.configuration.current()
-    assert snapshot is not None
-    assert snapshot.head.floors.floor(path.pool_target()) == 5
-    assert snapshot.head.sequence == 3
+    async def test_a_fault_in_one_entry_of_a_secret_harms_no_other(self, path: WholePath, name: str, content: str) -> None:
+        await path.prove()
+        entry = base64.b64encode(content.encode()).decode()
+        path.edit("Secret", "blue-carol", lambda secret: secret["data"].update({name: entry}))
+        assert f"Secret {NAMESPACE}/blue-carol" in path.configuration.faults()
+        assert await status(path, path.credentials.api_keys["blue-carol"]) == 200
 
+    @pytest.mark.parametrize("mode", ["Shared", "PerTenant"])
+    def test_a_status_that_a_newer_operator_wrote_is_no_fault(self, path: WholePath, mode: str) -> None:
+        path.edit("ServingPool", POOL, lambda pool: pool.update(status={"mode": mode, "conditions": "many"}))
+        path.refresh()
 
-async def test_an_api_key_id_that_two_secrets_claim_is_nobodys(path: WholePath) -> None:
-    await path.prove()
-    secrets, key = path.folder / "mounted/secrets", path.credentials.api_keys["red-alice"]
-    stolen = next((secrets / "red-alice").iterdir())
-    assert isinstance(await path.decide(key, CHAT), Forward)
-    (secrets / "blue-carol" / stolen.name).write_text(stolen.read_text())
-    path.configuration.refresh()
-    assert "claimed twice" in str(path.configuration.fault)
-    refused = await path.decide(key, CHAT)
-    assert isinstance(refused, Answer)
-    assert refused.status == 401
-
-
-@pytest.mark.parametrize(("name", "content"), [("zzzzzzzz", "{}"), ("zzzzzzzz", "no JSON"), ("UPPER", '{"hash": "sha256:0"}')])
-async def test_a_fault_in_one_secret_harms_nobody_else(path: WholePath, name: str, content: str) -> None:
-    await path.prove()
-    (path.folder / "mounted/secrets/blue-carol" / name).write_text(content)
-    suspend(path, "blue")
-    assert "blue-carol" in str(path.configuration.fault)
-    blue, red = [await path.decide(path.credentials.api_keys[who], CHAT) for who in ("blue-carol", "red-alice")]
-    assert isinstance(blue, Answer)
-    assert blue.status == 403
-    assert isinstance(red, Forward)
-
-
-def test_the_head_is_taken_over_whatever_else_is_at_fault(path: WholePath) -> None:
-    (path.folder / "mounted/config/resources.yaml").write_text("a: [")
-    path.raise_pool_epoch(7)
-    snapshot = path.configuration.current()
-    assert snapshot is not None
-    assert "not YAML" in str(path.configuration.fault)
-    assert snapshot.head.floors.floor(path.pool_target()) == 7
-
-
-def suspend(path: WholePath, tenant: str) -> None:
-    file = path.folder / "mounted/config/resources.yaml"
-    before, after = file.read_text().split(f"name: {tenant},")
-    suspended = after.replace("spec:", "spec:\n  suspended: true", 1)
-    file.write_text(f"{before}name: {tenant},{suspended}")
-    path.configuration.refresh()
-
-
-def test_a_tenant_that_names_an_unknown_provider_is_an_error(path: WholePath) -> None:
-    file = path.folder / "mounted/config/resources.yaml"
-    file.write_text(file.read_text().replace("provider: south", "provider: east", 1))
-    path.configuration.refresh()
-    assert "'east'" in str(path.configuration.fault)
+    def test_a_fault_that_was_mended_is_forgotten(self, path: WholePath) -> None:
+        path.edit("Tenant", "blue", lambda tenant: tenant["spec"].update(typo=1))
+        assert path.configuration.faults()
+        path.edit("Tenant", "blue", lambda tenant: tenant["spec"].pop("typo"))
+        path.refresh()
 
 
 async def test_a_new_root_key_is_a_new_set_of_salts_without_a_restart(path: WholePath) -> None:
@@ -121,26 +248,47 @@ async def test_a_new_root_key_is_a_new_set_of_salts_without_a_restart(path: Whol
     await path.cached(key, text)
     assert await path.cached(key, text) > 0
     (path.folder / "mounted/root-keys/k2").write_text("ab" * 32)
-    path.configuration.refresh()
-    snapshot = path.configuration.current()
-    assert snapshot is not None
-    path.process.keys.ring = snapshot.permits[snapshot.policy.pools["tiny"].uid]
+    path.refresh()
+    path.process.keys.ring = path.snapshot().permits[POOL_UID]
     assert await path.cached(key, text) == 0
 
 
-def test_a_file_that_vanished_is_read_again_when_it_is_back(path: WholePath) -> None:
-    file = path.folder / "mounted/config/head.json"
-    content = file.read_text()
-    file.unlink()
-    path.configuration.refresh()
-    assert "head.json" in str(path.configuration.fault)
-    file.write_text(content)
-    path.configuration.refresh()
-    assert path.configuration.fault is None
+async def test_models_are_those_of_the_tenant(path: WholePath) -> None:
+    other = {"model": {"name": "secret-model", "source": {"imagePath": "/m"}}, "engine": {"version": "0.32.0", "image": "i"}}
+    path.cluster.apply({"kind": "ServingPool", "metadata": {"name": "other"}, "spec": other}, "other")
+    path.refresh()
+    for who, models in {"red-alice": ["tiny"], "blue-carol": ["tiny"]}.items():
+        assert await listed(path, path.credentials.api_keys[who]) == models
+    path.edit_namespace("other", {"open": "yes"})
+    path.cluster.edit(
+        "ServingPool",
+        "other",
+        lambda pool: pool["spec"].update(allowedTenants={"namespaces": {"from": "Selector", "matchLabels": {"team": "models"}}}),
+        namespace="other",
+    )
+    path.edit_namespace(NAMESPACE, {"team": "models"})
+    path.refresh()
+    assert await listed(path, path.credentials.api_keys["red-alice"]) == ["secret-model", "tiny"]
 
 
-def test_a_configuration_that_nobody_can_read_is_no_configuration(tmp_path: Path) -> None:
-    configuration = Configuration(tmp_path / "nothing", FileKeySets(), time.time)
-    configuration.refresh()
-    assert configuration.current() is None
-    assert "head.json" in str(configuration.fault)
+async def listed(path: WholePath, key: str) -> list[str]:
+    found = await path.models(key)
+    assert isinstance(found, Answer)
+    assert found.status == 200
+    return [item["id"] for item in json.loads(found.body)["data"]]
+
+
+async def test_ten_thousand_tenants_are_compiled_beside_the_requests(path: WholePath) -> None:
+    for number in range(10_000):
+        held = (Held(1000 + number, JwtClaim("south", "tiny", {"team": str(number)})),)
+        path.cluster.tenants.take(
+            NAMESPACE, f"t{number}", Reading(KnownTenant(NAMESPACE, f"t{number}", f"uid-{number}", False, held))
+        )
+    started, turns = time.monotonic(), 0
+    refreshing = asyncio.create_task(path.configuration.refresh())
+    while not refreshing.done():
+        await asyncio.sleep(0)
+        turns += 1
+    assert len(path.snapshot().policy.tenants) == 10_004
+    assert time.monotonic() - started < 5
+    assert turns > 10, "the event loop went on meanwhile"

@@ -2,19 +2,29 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
+
+import pytest
 
 from cachescope.core.endpoints import Endpoint
 from cachescope.core.errors import ClusterError
+from cachescope.core.keys import Key, KeyRing
+from cachescope.core.leases import GATEWAY, GUARD, LeaseStatement, lease_name, write_lease
 from cachescope.core.statements import write_statement
 from cachescope.gateway.challenges import ChallengeAnswer
 from cachescope.gateway.fleet import Fleet
+from cachescope.gateway.guard_leases import GuardLeases
+from cachescope.gateway.readings import LeaseText, Reading
 from tests.unit.test_challenges import ENDPOINT, KEY, STATEMENT, TRUST
 
-TRUSTS = {"tiny": TRUST}
+POOL = "models/tiny"
+TRUSTS = {POOL: TRUST}
+LEASE = LeaseStatement(GUARD, "pod-uid", "boot", 5000, 60_000, "0.1.0", pool_uid="pool-uid")
+NAME = lease_name("pod-uid", "boot")
 
 
 class Guards:
-    """One endpoint whose guard a test changes at will."""
+    """One endpoint whose guard and lease a test changes at will."""
 
     def __init__(self) -> None:
         self.ready = [ENDPOINT]
@@ -23,10 +33,11 @@ class Guards:
         self.status = 401
         self.reachable = True
         self.asked = 0
-        self.fleet = Fleet(self, self, lambda: self.now)
+        self.leases = {("models", NAME): Reading(LeaseText(write_lease(KEY, LEASE)))}
+        self.fleet = Fleet(self, self, GuardLeases(lambda *key: self.leases.get(key)), clock=lambda: self.now)
 
     def endpoints(self, pool: str) -> Sequence[Endpoint]:
-        return self.ready if pool == "tiny" else []
+        return self.ready if pool == POOL else []
 
     async def challenge(self, address: str, nonce: str) -> ChallengeAnswer:
         self.asked += 1
@@ -42,7 +53,9 @@ class Guards:
             await task
 
     def routable(self) -> bool:
-        return self.fleet.choose("tiny", TRUST, b"key") is not None
+        chosen = self.fleet.choose(POOL, TRUST, b"key") is not None
+        assert chosen == (self.fleet.routable(TRUSTS) == {"pool-uid": ("pod-uid",)})
+        return chosen
 
 
 async def test_an_endpoint_is_routable_once_it_proved_itself() -> None:
@@ -50,7 +63,43 @@ async def test_an_endpoint_is_routable_once_it_proved_itself() -> None:
     assert not guards.routable()
     await guards.step()
     assert guards.routable()
-    assert guards.fleet.states("tiny", TRUST) == {f"pod-uid {ENDPOINT.address}": "routable"}
+    assert guards.fleet.states(POOL, TRUST) == {f"pod-uid {ENDPOINT.address}": "routable"}
+
+
+def lease(key: Key = KEY, **changes: Any) -> Reading[LeaseText]:
+    return Reading(LeaseText(write_lease(key, replace(LEASE, **changes))))
+
+
+LEASES: dict[str, tuple[dict[tuple[str, str], Reading[LeaseText]], str]] = {
+    "none": ({}, "holds no FenceLease"),
+    "in another namespace": ({("other", NAME): lease()}, "holds no FenceLease"),
+    "of an earlier process": ({("models", lease_name("pod-uid", "before")): lease(boot_id="before")}, "holds no FenceLease"),
+    "of another process, under this name": ({("models", NAME): lease(boot_id="before")}, "another process's statement"),
+    "of another pod, under this name": ({("models", NAME): lease(pod_uid="other")}, "another process's statement"),
+    "signed by somebody else": ({("models", NAME): lease(Key("k1", b"x" * 32))}, "MAC"),
+    "of another pool with the same key": ({("models", NAME): lease(pool_uid="other")}, "another pool"),
+    "of a gateway": ({("models", NAME): lease(holder=GATEWAY)}, "another pool"),
+    "that cannot be read": ({("models", NAME): Reading(None, "no statement")}, "no statement"),
+}
+
+
+@pytest.mark.parametrize(("leases", "said"), LEASES.values(), ids=LEASES.keys())
+async def test_without_a_valid_lease_a_proof_is_not_enough(leases: dict[tuple[str, str], Reading[LeaseText]], said: str) -> None:
+    guards = Guards()
+    await guards.step()
+    good, guards.leases = guards.leases, leases
+    assert not guards.routable()
+    assert said in str(guards.fleet.states(POOL, TRUST))
+    guards.leases = good
+    assert guards.routable()
+
+
+async def test_a_lease_is_verified_again_when_the_pools_keys_change() -> None:
+    guards = Guards()
+    await guards.step()
+    assert guards.routable()
+    rotated = replace(TRUST, keys=KeyRing.of(Key("k2", b"n" * 32)))
+    assert guards.fleet.choose(POOL, rotated, b"key") is None
 
 
 async def test_a_guard_that_vanished_is_noticed_with_the_next_answer() -> None:
@@ -59,7 +108,7 @@ async def test_a_guard_that_vanished_is_noticed_with_the_next_answer() -> None:
     guards.status = 200
     await guards.step(15_000)
     assert not guards.routable()
-    assert "without a guard's statement" in str(guards.fleet.states("tiny", TRUST))
+    assert "without a guard's statement" in str(guards.fleet.states(POOL, TRUST))
 
 
 async def test_a_lost_answer_keeps_the_proof_until_it_is_too_old() -> None:

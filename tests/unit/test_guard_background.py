@@ -11,14 +11,16 @@ from pathlib import Path
 
 import pytest
 
+from cachescope.core.admission import Refusal
 from cachescope.guard import logs
 from cachescope.guard.asgi import Guard, Running
 from cachescope.guard.background import Background
+from cachescope.guard.in_flight import Flight
 from cachescope.guard.metrics import exposition
 from cachescope.guard.metrics_port import MetricsPort, engine_metrics
-from cachescope.guard.process import shared_process
+from cachescope.guard.start import shared_process
 from cachescope.guard.wire import Receive, Scope, Send
-from tests.unit.guard_fakes import ENGINE, Engine, Server, World, head_at
+from tests.unit.guard_fakes import ENGINE, Engine, FakeKeeper, Server, World, head_at
 
 ROOT = Path(__file__).parents[2]
 LIFESPAN: Scope = {"type": "lifespan"}
@@ -47,18 +49,31 @@ class Sleeps:
         await asyncio.sleep(0)
 
 
-async def test_the_poll_applies_a_head_and_survives_failures(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_poll_closes_what_lost_its_right_and_survives_failures(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World()
     background = Background(world.process, world.running.requests)
-    world.source.next = head_at(tenant=3, sequence=3)
+    flight = Flight(world.permit().epochs, 1, head_at())
+    world.process.in_flight.enter(flight)
     await background.poll_once()
-    assert world.source.head == world.source.next
-
-    async def fail() -> None:
-        raise OSError("injected")
-
-    monkeypatch.setattr(world.source, "refresh", fail)
+    assert flight.reason is None
+    world.source.head = None
     await background.poll_once()
+    assert flight.reason is Refusal.NO_RIGHT
+    monkeypatch.setattr(world.process, "apply", lambda: 1 / 0)
+    await background.poll_once()
+
+
+async def test_the_right_is_kept_beside_the_requests_and_digests_are_published_soon() -> None:
+    world = World()
+    world.process.engine = None
+    keeper = world.process.keeper = FakeKeeper()
+    guard = Guard(world.engine, Running(world.process, Sleeps()))
+    await guard(world.scope(), Server([b""]).receive, Server([]).send)
+    await asyncio.wait_for(keeper.hurried.wait(), 5)
+    assert "cachescope_guard_digests_known 1" in exposition(world.process, world.running.requests)
+    assert keeper.running
+    await guard(LIFESPAN, Server([]).receive, Server([]).send)
+    assert not keeper.running
 
 
 async def test_the_first_event_starts_one_background_for_all_instances() -> None:
@@ -112,6 +127,7 @@ def test_instances_without_a_state_share_that_of_the_process(monkeypatch: pytest
 
 async def test_metrics_count_what_happened() -> None:
     world = World()
+    world.process.keeper = FakeKeeper()
     await world.ask(world.permit())
     await world.ask()
     text = exposition(world.process, world.running.requests)
@@ -120,6 +136,9 @@ async def test_metrics_count_what_happened() -> None:
     assert "cachescope_guard_used_permits 1" in text
     assert "cachescope_guard_head_sequence 1" in text
     assert 'cachescope_guard_in_flight{state="open"} 0' in text
+    assert 'cachescope_guard_rounds_total{outcome="failed"} 2' in text
+    assert "cachescope_guard_right_seconds 1.0" in text
+    assert "cachescope_guard_right_generation 1" in text
 
 
 @pytest.fixture

@@ -10,10 +10,10 @@ from cachescope.core.errors import SpecError
 from cachescope.core.keys import Key, KeyRing
 from cachescope.core.permits import PERMIT_HEADER, permit_keys, write_permit
 from cachescope.core.signed import key_id_of
-from cachescope.gateway.exchange import Forward
+from cachescope.gateway.exchange import Answer, Forward
 from cachescope.guard.key_folder import KeyFolder, read_keys
 from tests.unit.guard_fakes import KEY, World
-from tests.unit.whole_path import POOL_UID, WholePath
+from tests.unit.whole_path import POOL_UID, ROOT_KEYS, WholePath
 
 NEWER = Key("2027-01-01", b"n" * 32)
 
@@ -87,7 +87,7 @@ class Rotation:
     def __init__(self, folder: Path) -> None:
         self.path = WholePath(folder)
         self.roots = folder / "mounted" / "root-keys"
-        (self.old,) = self.path.credentials.root_keys.keys() - {"targets"}
+        (self.old,) = ROOT_KEYS.keys() - {"targets"}
         self.new = f"{self.old}-next"
 
     def rotate(self, *, drop_the_old: bool = False) -> None:
@@ -95,11 +95,12 @@ class Rotation:
         (self.roots / self.new).write_text("7f" * 32)
         if drop_the_old:
             (self.roots / self.old).unlink()
-        self.path.configuration.refresh()
+        self.path.refresh()
 
     async def sync(self) -> None:
         """What the kubelet brings to the guard later; the next challenge tells the gateway."""
         self.path.process.keys.ring = permit_keys(self.ring, POOL_UID)
+        self.path.write_lease()
         await self.prove_again()
 
     async def prove_again(self) -> None:
@@ -109,15 +110,16 @@ class Rotation:
 
     @property
     def ring(self) -> KeyRing:
-        snapshot = self.path.configuration.current()
-        assert snapshot is not None
-        return snapshot.keys.root
+        return self.path.snapshot().keys.root
+
+    async def decided(self) -> Forward | Answer:
+        """What the gateway does with a request."""
+        body = b'{"model":"tiny","messages":[{"role":"user","content":"hello"}]}'
+        return await self.path.decide(self.path.credentials.api_keys["blue-carol"], body)
 
     async def served(self) -> tuple[str, int]:
         """The key of a request's permit, and what the guard says to it."""
-        key = self.path.credentials.api_keys["blue-carol"]
-        body = b'{"model":"tiny","messages":[{"role":"user","content":"hello"}]}'
-        forward = await self.path.decide(key, body)
+        forward = await self.decided()
         assert isinstance(forward, Forward)
         return key_id_of(forward.set_headers[PERMIT_HEADER]), (await self.path.send(forward)).status
 
@@ -137,6 +139,9 @@ async def test_a_key_that_was_dropped_signs_no_more(tmp_path: Path) -> None:
     rotation = Rotation(tmp_path)
     await rotation.path.prove()
     rotation.rotate(drop_the_old=True)
-    assert await rotation.served() == (rotation.new, 401)
+    refused = await rotation.decided()
+    assert isinstance(refused, Answer), "the guard's lease is signed with the dropped key: nothing is sent there"
+    assert refused.reason == "no_endpoint"
     rotation.path.process.keys.ring = permit_keys(rotation.ring, POOL_UID)
+    rotation.path.write_lease()
     assert await rotation.served() == (rotation.new, 200)

@@ -13,7 +13,7 @@ import pytest
 
 from cachescope.core.permits import write_permit
 from cachescope.guard import logs
-from cachescope.guard.process import make_process
+from cachescope.guard.start import make_process
 from tests.unit.guard_fakes import KEY, World
 
 BODY = b'{"cache_salt":"of-a-tenant","prompt":"a secret question"}'
@@ -37,7 +37,7 @@ def test_a_misconfigured_guard_says_why(lines: Lines) -> None:
     (line,) = lines()
     assert (line["level"], line["event"]) == ("ERROR", "the guard is misconfigured and refuses everything")
     assert "--headless starts no API server" in line["problem"]
-    assert "CACHESCOPE_POOL_UID is not set" in line["problem"]
+    assert "CACHESCOPE_NAMESPACE is not set" in line["problem"]
 
 
 def test_the_handler_is_installed_once(lines: Lines) -> None:

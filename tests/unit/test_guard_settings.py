@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from cachescope.core.errors import SpecError
+from cachescope.guard import settings as settings_page
 from cachescope.guard.asgi import Guard, Running
-from cachescope.guard.process import GuardProcess, Misconfigured, make_process
+from cachescope.guard.process import GuardProcess
 from cachescope.guard.settings import read_settings
+from cachescope.guard.start import Misconfigured, make_process
 from tests.unit.guard_fakes import POOL, Engine, Server, scope
 
 COMPLETE = {
@@ -17,7 +21,11 @@ COMPLETE = {
     "CACHESCOPE_POOL_TARGET": POOL,
     "CACHESCOPE_POD_UID": "pod-uid",
     "CACHESCOPE_PERMIT_KEYS_DIR": "/keys",
-    "CACHESCOPE_HEADS_FILE": "/heads/head.json",
+    "CACHESCOPE_NAMESPACE": "models",
+    "CACHESCOPE_POOL": "tiny",
+    "CACHESCOPE_POD_NAME": "tiny-0",
+    "KUBERNETES_SERVICE_HOST": "fd00::1",
+    "KUBERNETES_SERVICE_PORT": "443",
     "CACHESCOPE_MODEL_PATH": "/model",
 }
 NUMBERS = {
@@ -34,6 +42,28 @@ def test_defaults_are_those_of_the_table() -> None:
     settings = read_settings(COMPLETE)
     assert (settings.lease_ms, settings.metrics_port, settings.max_body_bytes) == (60_000, 9400, 16_777_216)
     assert (settings.used_permits, settings.model_path) == (200_000, Path("/model"))
+    assert settings.api_folder == Path("/var/run/secrets/kubernetes.io/serviceaccount")
+
+
+@pytest.mark.parametrize(("host", "url"), [("fd00::1", "https://[fd00::1]:443"), ("10.96.0.1", "https://10.96.0.1:443")])
+def test_the_api_server_is_found_where_every_container_is_told(host: str, url: str) -> None:
+    assert read_settings({**COMPLETE, "KUBERNETES_SERVICE_HOST": host}).api_url == url
+
+
+def test_the_table_of_settings_names_every_variable_that_is_read() -> None:
+    class Asked(dict[str, str]):
+        def __init__(self) -> None:
+            super().__init__(COMPLETE)
+            self.names: set[str] = set()
+
+        def get(self, name: str, default: Any = None) -> Any:
+            self.names.add(name)
+            return super().get(name, default)
+
+    asked = Asked()
+    read_settings(asked)
+    table = set(re.findall(r"^\| `(CACHESCOPE_\w+)` \|", str(settings_page.__doc__), re.MULTILINE))
+    assert {name for name in asked.names if name.startswith("CACHESCOPE_")} == table
 
 
 @pytest.mark.parametrize(

@@ -79,7 +79,7 @@ def test_image_starts_from_the_base_and_runs_as_a_numeric_user(image: Image) -> 
 def test_guard_image_holds_the_guard_and_its_rules_only() -> None:
     (guard,) = select(["guard"])
     packages = {path.split("/")[2] for path in references.input_files(guard) if path.startswith("operator/")}
-    assert packages == {"__init__.py", "core", "guard"}
+    assert packages == {"__init__.py", "core", "guard", "leases"}
 
 
 def test_unknown_name_lists_the_known_ones() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,13 @@ from cachescope.guard.asgi import Admitted, Guard
 from cachescope.guard.in_flight import Flight
 from cachescope.guard.process import GuardProcess
 from cachescope.guard.wire import Receive, Scope
-from tests.unit.whole_path import BLOCK, CHAT, WholePath, prompt
+from tests.unit.whole_path import BLOCK, CHAT, NAMESPACE, WholePath, prompt
 
 TRIES = 50
+
+
+def suspend(tenant: dict[str, Any]) -> None:
+    tenant["spec"]["suspended"] = True
 
 
 @pytest.fixture
@@ -140,9 +145,7 @@ async def test_the_salt_never_leaves(path: WholePath) -> None:
 async def test_a_suspended_tenant_is_refused_at_once(path: WholePath) -> None:
     key = people(path)["blue-carol"]
     assert isinstance(await path.decide(key, chat()), Forward)
-    resources = path.folder / "mounted/config/resources.yaml"
-    resources.write_text(resources.read_text().replace("audience: tiny}", "audience: tiny}\n  suspended: true", 1))
-    path.configuration.refresh()
+    path.edit("Tenant", "blue", suspend)
     answer = await path.decide(key, chat())
     assert isinstance(answer, Answer)
     assert answer.status == 403
@@ -158,17 +161,21 @@ class TestWhatWasTrueWhenAnUploadBegan:
         return found
 
     @pytest.mark.parametrize(
-        ("before", "after", "status"),
+        ("change", "status"),
         [
-            ("uid: 3f0c9f3a-6c55-4ee3-b7d6-3f5d3c2f5b03}\nspec:", None, 403),
-            ("{secretName: blue-dan}", "{secretName: blue-carol}", 401),
+            (suspend, 403),
+            (lambda tenant: tenant["spec"]["identities"]["apiKeys"].pop(), 401),
+            (lambda tenant: tenant["status"].pop("accepted"), 401),
         ],
-        ids=["suspended", "key removed"],
+        ids=["suspended", "key removed", "claim not accepted any more"],
     )
-    async def test_what_was_taken_away_is_refused(self, path: WholePath, before: str, after: str | None, status: int) -> None:
+    async def test_what_was_taken_away_is_refused(
+        self, path: WholePath, change: Callable[[dict[str, Any]], object], status: int
+    ) -> None:
         waiting = await self.admitted(path, "blue-dan")
         assert isinstance(await path.gate.decide(waiting, chat()), Forward)
-        change_resources(path, before, after or f"{before}\n  suspended: true")
+        path.cluster.edit("Tenant", "blue", change, namespace=NAMESPACE, accept=False)
+        path.refresh()
         answer = await path.gate.decide(waiting, chat())
         assert isinstance(answer, Answer)
         assert answer.status == status
@@ -177,19 +184,11 @@ class TestWhatWasTrueWhenAnUploadBegan:
         text = prompt()
         await path.cached(people(path)["blue-carol"], text)
         waiting = await self.admitted(path, "blue-dan")
-        change_resources(path, "tenants: [red, violet]", "tenants: [red, violet, blue]")
+        path.edit("CacheScope", "each-principal-alone", lambda scope: scope["spec"]["tenants"].append("blue"))
         forward = await path.gate.decide(waiting, chat(text))
         assert isinstance(forward, Forward)
         usage = json.loads((await path.send(forward)).body)["usage"]
         assert usage["prompt_tokens_details"]["cached_tokens"] == 0
-
-
-def change_resources(path: WholePath, before: str, after: str) -> None:
-    file = path.folder / "mounted/config/resources.yaml"
-    assert before in file.read_text()
-    file.write_text(file.read_text().replace(before, after))
-    path.configuration.refresh()
-    assert path.configuration.fault is None
 
 
 class LeakyGuard(Guard):

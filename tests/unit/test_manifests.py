@@ -1,163 +1,332 @@
+"""The children of a pool: what they may do, whom they hear, and what is refused before it becomes one."""
+
 from __future__ import annotations
 
+import base64
 import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
+import yaml
 
-from cachescope.api.settings import Tls
-from cachescope.cli.render import declare
-from cachescope.core.epochs import Floors, epoch
+from cachescope.api.documents import parse as read_pool
+from cachescope.api.pools import ServingPool
 from cachescope.core.errors import SpecError
-from cachescope.core.heads import Head, parse_head
-from cachescope.gateway.drain import REMOVAL_SECONDS
+from cachescope.core.permits import permit_keys
+from cachescope.engines.routes import Capability
 from cachescope.gateway.strict_json import parse
 from cachescope.guard.settings import read_settings
-from cachescope.manifests.configuration import write_head
-from cachescope.manifests.engine import guard_body_bytes
-from cachescope.manifests.installation import Declared, installation
-from cachescope.manifests.parts import Site
-from tests.unit.test_guard_settings import COMPLETE
-from tests.unit.whole_path import EXAMPLES
+from cachescope.manifests.engine import STARTUP_SECONDS
+from cachescope.manifests.engine_command import routes_of
+from cachescope.manifests.guard import guard_body_bytes
+from cachescope.manifests.pool import pool_objects
+from cachescope.manifests.revisions import build_revision
+from tests.unit.pools import FULL, HUB, PLATFORM, ROOT, TARGET, UID, engine, environment, objects, pod, pool
 
-SITE = Site("pools", "gateway-image", "guard-image")
-KEYS = {"k1": "ab" * 32, "targets": "cd" * 32}
-HEAD = Head("lineage", 1, Floors(base=epoch(1)))
-
-
-def declared(change: tuple[str, str] = ("", "")) -> Declared:
-    resources = (EXAMPLES / "resources.yaml").read_text()
-    return declare((EXAMPLES / "settings.yaml").read_text(), resources.replace(*change) if change[0] else resources, source="test")
+EXAMPLES = Path(__file__).parents[2] / "examples"
+CLUSTER = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}
+"""Variables that every container gets from its node."""
+SYSTEM = {"kubernetes.io/metadata.name": "cachescope-system"}
+TCP = [{"port": 443, "protocol": "TCP"}, {"port": 6443, "protocol": "TCP"}]
 
 
-def rendered(change: tuple[str, str] = ("", "")) -> list[dict[str, Any]]:
-    return installation(SITE, declared(change), KEYS, HEAD)
+def test_building_twice_gives_the_same() -> None:
+    assert json.dumps(objects(FULL)) == json.dumps(objects(FULL))
 
 
-def one(kind: str, name: str) -> dict[str, Any]:
-    return next(item for item in rendered() if (item["kind"], item["metadata"]["name"]) == (kind, name))
+def test_the_order_of_variables_and_labels_does_not_matter() -> None:
+    env = {"B": "1", "A": "2"}
+    labels = {"b": "1", "a": "2"}
+    one = objects({"engine.env": env, "podTemplate": {"labels": labels}})
+    other = objects({"engine.env": dict(reversed(env.items())), "podTemplate": {"labels": dict(reversed(labels.items()))}})
+    assert json.dumps(one) == json.dumps(other)
 
 
-def pods() -> list[dict[str, Any]]:
-    return [item["spec"]["template"]["spec"] for item in rendered() if item["kind"] == "Deployment"]
+def test_every_pool_of_the_examples_can_be_built() -> None:
+    documents = [item for path in EXAMPLES.glob("*.yaml") for item in yaml.safe_load_all(path.read_text())]
+    found = [item for item in documents if item and item.get("kind") == "ServingPool"]
+    assert len(found) >= 3
+    for item in found:
+        item["metadata"].update(uid=UID, namespace="models")
+        assert build_revision(PLATFORM, read_pool(ServingPool, item, "examples"), TARGET).template
 
 
-def test_rendering_twice_gives_the_same() -> None:
-    assert json.dumps(rendered()) == json.dumps(rendered())
+def test_what_pods_need_is_applied_before_them() -> None:
+    revision = build_revision(PLATFORM, pool(), TARGET)
+    assert [item["kind"] for item in pool_objects(PLATFORM, pool(), keys=ROOT, revision=revision)] == [
+        *("ServiceAccount", "Role", "RoleBinding", "Secret", "NetworkPolicy", "Service", "PodDisruptionBudget"),
+        *("ControllerRevision", "Deployment"),
+    ]
 
 
-def test_every_container_meets_the_restricted_profile_with_a_read_only_root() -> None:
-    for pod in pods():
-        assert pod["securityContext"] == {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
-        for container in [*pod["containers"], *pod.get("initContainers", [])]:
-            assert container["securityContext"]["readOnlyRootFilesystem"]
-            assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
-            assert not container["securityContext"]["allowPrivilegeEscalation"]
+def test_every_child_goes_with_its_pool_and_says_whose_it_is() -> None:
+    owner = {"apiVersion": "cachescope.dev/v1alpha1", "kind": "ServingPool", "name": "tiny", "uid": UID}
+    for item in objects().values():
+        assert item["metadata"]["ownerReferences"] == [{**owner, "controller": True, "blockOwnerDeletion": False}]
+        assert item["metadata"]["namespace"] == "models"
+        assert item["metadata"]["labels"] == {
+            "app.kubernetes.io/name": "tiny",
+            "app.kubernetes.io/component": "engine",
+            "app.kubernetes.io/managed-by": "cachescope",
+            "app.kubernetes.io/part-of": "cachescope",
+            "cachescope.dev/pool": "tiny",
+        }
 
 
-def test_an_engine_pod_holds_its_own_permit_key_and_no_other_secret() -> None:
-    pod = one("Deployment", "tiny")["spec"]["template"]["spec"]
-    assert [volume["secret"]["secretName"] for volume in pod["volumes"] if "secret" in volume] == ["tiny-permit-keys"]
-    text = json.dumps([item for item in rendered() if item["metadata"]["name"] == "tiny"])
-    assert KEYS["k1"] not in text
-    assert KEYS["targets"] not in text
-    assert pod["automountServiceAccountToken"] is False
+@pytest.mark.parametrize("changes", [{}, FULL], ids=["plain", "full"])
+def test_every_container_meets_the_restricted_profile_with_a_read_only_root(changes: dict[str, Any]) -> None:
+    spec = pod(changes)
+    assert spec["securityContext"] == {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+    for container in [*spec["containers"], *spec["initContainers"]]:
+        assert container["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        }
 
 
-def test_envoy_holds_no_key() -> None:
-    envoy = next(item for pod in pods() for item in pod["containers"] if item["name"] == "envoy")
-    assert {mount["name"] for mount in envoy["volumeMounts"]} == {"run", "tmp-envoy", "settings"}
+def test_no_pod_runs_as_a_fixed_user_unless_the_installation_says_so() -> None:
+    assert "runAsUser" not in json.dumps(objects(FULL))
+    context = pod(platform=replace(PLATFORM, run_as_user=1234))["securityContext"]
+    assert (context["runAsUser"], context["fsGroup"], context["runAsNonRoot"]) == (1234, 1234, True)
+
+
+def test_an_engine_pod_holds_its_own_permit_keys_and_no_root_key() -> None:
+    data = objects()["Secret"]["data"]
+    expected = {key_id: key.secret.hex() for key_id, key in permit_keys(ROOT, UID).others.items()}
+    assert {key_id: base64.b64decode(value).decode() for key_id, value in data.items()} == expected
+    secrets = [volume["secret"]["secretName"] for volume in pod()["volumes"] if "secret" in volume]
+    assert secrets == [objects()["Secret"]["metadata"]["name"]] == ["tiny-permit-keys"]
+    for key in ROOT.others.values():
+        assert base64.b64encode(key.secret.hex().encode()).decode() not in json.dumps(objects())
+        assert key.secret.hex() not in json.dumps(objects())
+
+
+def test_only_the_engine_has_a_token_and_it_expires() -> None:
+    spec = pod(FULL)
+    assert (spec["serviceAccountName"], spec["automountServiceAccountToken"]) == ("tiny-engine", False)
+    assert objects()["ServiceAccount"]["automountServiceAccountToken"] is False
+    (volume,) = [volume for volume in spec["volumes"] if "projected" in volume]
+    token, root, namespace = volume["projected"]["sources"]
+    assert token == {"serviceAccountToken": {"path": "token", "expirationSeconds": 3600}}
+    assert root["configMap"] == {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}
+    assert namespace["downwardAPI"]["items"][0]["path"] == "namespace"
+    holders = [
+        container["name"]
+        for container in [*spec["containers"], *spec["initContainers"]]
+        for mount in container["volumeMounts"]
+        if mount["name"] == volume["name"] or mount["mountPath"].startswith("/var/run/secrets")
+    ]
+    assert holders == ["engine"]
+
+
+def test_an_engine_may_write_leases_and_read_its_own_ledger() -> None:
+    assert objects()["Role"]["rules"] == [
+        {"apiGroups": ["cachescope.dev"], "resources": ["fenceleases"], "verbs": ["create", "get", "update"]},
+        {"apiGroups": ["cachescope.dev"], "resources": ["epochledgers"], "resourceNames": ["tiny"], "verbs": ["get"]},
+    ]
+    binding = objects()["RoleBinding"]
+    assert binding["subjects"] == [{"kind": "ServiceAccount", "name": "tiny-engine", "namespace": "models"}]
+    assert binding["roleRef"]["name"] == objects()["Role"]["metadata"]["name"]
+
+
+def test_nobody_but_the_installations_gateways_and_monitoring_reaches_an_engine() -> None:
+    policy = objects()["NetworkPolicy"]["spec"]
+    assert policy["policyTypes"] == ["Ingress", "Egress"]
+    gateways, monitoring = policy["ingress"]
+    (peer,) = gateways["from"]
+    assert peer["namespaceSelector"] == {"matchLabels": SYSTEM}
+    assert peer["podSelector"]["matchLabels"] == {
+        "app.kubernetes.io/component": "gateway",
+        "app.kubernetes.io/part-of": "cachescope",
+    }
+    assert gateways["ports"] == [{"port": 8000, "protocol": "TCP"}]
+    assert monitoring["from"] == [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}]
+    assert monitoring["ports"] == [{"port": 9400, "protocol": "TCP"}]
+
+
+def test_an_engine_calls_the_api_server_alone() -> None:
+    assert objects()["NetworkPolicy"]["spec"]["egress"] == [{"ports": TCP}]
+    known = replace(PLATFORM, api_servers=("10.0.0.1/32", "fd00::1/128"))
+    (rule,) = objects(platform=known)["NetworkPolicy"]["spec"]["egress"]
+    assert rule == {"ports": TCP, "to": [{"ipBlock": {"cidr": "10.0.0.1/32"}}, {"ipBlock": {"cidr": "fd00::1/128"}}]}
+
+
+def test_only_a_pool_of_the_hub_also_calls_out_and_looks_up_names() -> None:
+    known = replace(PLATFORM, api_servers=("10.0.0.1/32",))
+    _, web, names = objects({"model.source": HUB}, known)["NetworkPolicy"]["spec"]["egress"]
+    assert web == {"ports": [{"port": 443, "protocol": "TCP"}]}
+    assert names == {"ports": [{"port": 53, "protocol": "UDP"}, {"port": 53, "protocol": "TCP"}]}
+
+
+def test_service_budget_and_policy_select_the_pods_of_the_deployment() -> None:
+    found = objects(FULL)
+    labels = found["Deployment"]["spec"]["template"]["metadata"]["labels"]
+    selectors = [
+        found["Deployment"]["spec"]["selector"]["matchLabels"],
+        found["Service"]["spec"]["selector"],
+        found["PodDisruptionBudget"]["spec"]["selector"]["matchLabels"],
+        found["NetworkPolicy"]["spec"]["podSelector"]["matchLabels"],
+    ]
+    assert all(selector.items() <= labels.items() and selector["cachescope.dev/pool"] == "tiny" for selector in selectors)
+    assert found["Service"]["spec"]["clusterIP"] == "None"
+    assert found["PodDisruptionBudget"]["spec"]["maxUnavailable"] == 1
 
 
 def test_the_guard_is_the_last_middleware_and_users_arguments_come_first() -> None:
-    command = one("Deployment", "tiny")["spec"]["template"]["spec"]["containers"][0]["command"]
+    command = engine()["command"]
     assert command[-4:-2] == ["--middleware", "cachescope.guard.asgi.Guard"]
     assert command.index("--enforce-eager") < command.index("--model")
 
 
-def test_nobody_but_gateways_and_monitoring_reaches_an_engine() -> None:
-    policy = one("NetworkPolicy", "tiny")["spec"]
-    assert policy["egress"] == []
-    assert [(rule["ports"][0]["port"], list(rule["from"][0])) for rule in policy["ingress"]] == [
-        (8000, ["podSelector"]),
-        (9400, ["namespaceSelector"]),
-    ]
-
-
-def test_the_gateway_may_read_endpoint_slices_of_its_namespace_and_nothing_else() -> None:
-    rules = one("Role", "cachescope-gateway")["rules"]
-    assert rules == [{"apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": ["list", "watch"]}]
-    assert not any(item["kind"].startswith("Cluster") for item in rendered())
-
-
-def test_no_pod_runs_as_a_fixed_user() -> None:
-    assert "runAsUser" not in json.dumps(rendered())
+def test_the_guard_can_read_all_that_the_pod_tells_it() -> None:
+    container = engine({"fence": {"leaseSeconds": 30}})
+    fields = {item["name"]: item["valueFrom"]["fieldRef"]["fieldPath"] for item in container["env"] if "valueFrom" in item}
+    assert fields == {
+        "CACHESCOPE_NAMESPACE": "metadata.namespace",
+        "CACHESCOPE_POD_NAME": "metadata.name",
+        "CACHESCOPE_POD_UID": "metadata.uid",
+    }
+    values = environment(container)
+    assert values["CACHESCOPE_POOL"] == "tiny"
+    assert "CACHESCOPE_HEADS_FILE" not in values
+    settings = read_settings({**values, **fields, **CLUSTER})
+    assert (settings.pool_uid, settings.pool_target, settings.lease_ms) == (UID, TARGET, 30_000)
+    assert settings.max_body_bytes == guard_body_bytes(16 * 2**20)
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("changes", "said"),
     [
-        (("version: 0.32.0", "version: 0.30.0"), "0.30.0"),
-        (("version: 0.32.0", "version: latest"), "latest"),
-        (("--enforce-eager", "--grpc"), "grpc"),
-        (("--enforce-eager", "--headless"), "headless"),
-        (("--enforce-eager", "--api-server-count=2"), "api-server-count"),
-        (("VLLM_TARGET_DEVICE: cpu", "VLLM_SERVER_DEV_MODE: '1'"), "VLLM_SERVER_DEV_MODE"),
-        (("VLLM_TARGET_DEVICE: cpu", "VLLM_USE_RUST_FRONTEND: '1'"), "VLLM_USE_RUST_FRONTEND"),
-        (("VLLM_TARGET_DEVICE: cpu", "PYTHONPATH: /elsewhere"), "PYTHONPATH"),
+        ({"engine.version": "0.30.0"}, r"0\.30\.0 is Broken.*use a release"),
+        ({"engine.version": "0.8.5"}, "Unsupported"),
+        ({"engine.version": "0.34.0"}, "Unknown"),
+        ({"engine.args": ["--grpc"]}, "grpc"),
+        ({"engine.args": ["--api-server-count=2"]}, "api-server-count"),
+        ({"engine.env": {"VLLM_SERVER_DEV_MODE": "1"}}, "VLLM_SERVER_DEV_MODE"),
+        ({"engine.env": {"PYTHONPATH": "/elsewhere"}}, "PYTHONPATH.*remove it"),
+        ({"engine.env": {"HF_HUB_OFFLINE": "0"}}, "HF_HUB_OFFLINE.*remove it"),
+        ({"engine.env": {"CACHESCOPE_POD_UID": "x"}}, "CACHESCOPE_POD_UID.*remove it"),
+        ({"engine.env": {"KUBERNETES_SERVICE_HOST": "10.6.6.6"}}, "KUBERNETES_SERVICE_HOST.*remove it"),
+        ({"model.name": "--grpc"}, "model.name"),
+        ({"gpus": {"count": 2}, "resources": {"limits": {"nvidia.com/gpu": 1}}}, "gpus.count is 2"),
+        ({"gpus": {"count": 2}, "resources": {"requests": {"nvidia.com/gpu": "4"}}}, "gpus.count is 2"),
+        ({"resources": {"limit": {"memory": "8Gi"}}}, "requests and limits only"),
+        ({"resources": {"limits": ["memory"]}}, "no mapping"),
+        ({"resources": {"limits": {"memory": "much"}}}, "no quantity"),
+        ({"resources": {"limits": {"cpu": True}}}, "no quantity"),
+        ({"podTemplate": {"labels": {"app.kubernetes.io/name": "mine"}}}, "label app.kubernetes.io/name.*remove it"),
+        ({"podTemplate": {"labels": {"app.kubernetes.io/component": "gateway"}}}, "remove it"),
+        ({"podTemplate": {"labels": {"app.kubernetes.io/part-of": "cachescope"}}}, "remove it"),
+        ({"podTemplate": {"labels": {"cachescope.dev/other": "x"}}}, "remove it"),
+        ({"podTemplate": {"labels": {"pod-template-hash": "x"}}}, "remove it"),
+        ({"podTemplate": {"annotations": {"cachescope.dev/spec": "x"}}}, "annotation cachescope.dev/spec"),
     ],
 )
-def test_a_pool_that_cannot_be_guarded_is_refused_with_the_reason(change: tuple[str, str], said: str) -> None:
-    with pytest.raises(SpecError, match=said):
-        rendered(change)
+def test_a_pool_that_cannot_be_built_is_refused_with_the_reason(changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(SpecError, match=said) as caught:
+        objects(changes)
+    assert "'tiny'" in str(caught.value)
 
 
-def seconds(container: dict[str, Any]) -> int:
-    """The limit of a container's preStop command."""
-    return int(container["lifecycle"]["preStop"]["exec"]["command"][-1])
+def test_every_fault_of_an_engine_is_said_at_once() -> None:
+    with pytest.raises(SpecError, match=r"--grpc .*HF_HUB_OFFLINE .*0\.30\.0"):
+        objects({"engine.version": "0.30.0", "engine.args": ["--grpc"], "engine.env": {"HF_HUB_OFFLINE": "0"}})
 
 
-def test_a_gateways_processor_outlives_its_envoy_and_both_end_within_the_grace() -> None:
-    pod = one("Deployment", "cachescope-gateway")["spec"]["template"]["spec"]
-    containers = {item["name"]: item for item in pod["containers"]}
-    envoy = REMOVAL_SECONDS + seconds(containers["envoy"])
-    assert envoy + 5 <= seconds(containers["processor"])
-    assert pod["terminationGracePeriodSeconds"] > seconds(containers["processor"]) + 30
-    assert containers["envoy"]["lifecycle"]["preStop"]["exec"]["command"][:2] == ["cachescope", "drain-envoy"]
-    assert containers["processor"]["lifecycle"]["preStop"]["exec"]["command"][:2] == ["cachescope", "outlive-envoy"]
+def test_kubernetes_replaces_nothing_after_the_arguments_were_checked() -> None:
+    container = engine({"engine.env": {"DOOR": "--grpc", "OTHER": "$(DOOR)"}, "engine.args": ["$(DOOR)"], "model.name": "$(DOOR)"})
+    assert "$$(DOOR)" in container["command"]
+    assert "$(DOOR)" not in [*container["command"], *environment(container).values()]
+    assert environment(container)["OTHER"] == "$$(DOOR)"
+
+
+def test_routes_say_what_the_version_does() -> None:
+    assert routes_of("0.32.0") == dict.fromkeys(
+        ("POST /v1/chat/completions", "POST /v1/completions", "POST /v1/responses"), Capability.ENFORCED
+    )
+    assert set(routes_of("0.30.0").values()) == {Capability.BROKEN}
+
+
+def test_gpus_are_requested_and_limited() -> None:
+    assert engine({"gpus": {"count": 2}})["resources"] == {
+        "requests": {"cpu": "500m", "memory": "3Gi", "nvidia.com/gpu": "2"},
+        "limits": {"memory": "8Gi", "nvidia.com/gpu": "2"},
+    }
+    other = engine({"gpus": {"count": 1, "resourceName": "amd.com/gpu"}, "resources": {"limits": {"amd.com/gpu": 1, "cpu": 0.5}}})
+    assert other["resources"] == {"requests": {"amd.com/gpu": "1"}, "limits": {"amd.com/gpu": "1", "cpu": "0.5"}}
+    assert engine({"resources": {}})["resources"] == {}
+
+
+def test_shared_memory_is_limited_when_asked() -> None:
+    def shm(changes: dict[str, Any]) -> object:
+        return next(volume["emptyDir"] for volume in pod(changes)["volumes"] if volume["name"] == "shm")
+
+    assert shm({}) == {"medium": "Memory"}
+    assert shm({"sharedMemory": "1.5Gi"}) == {"medium": "Memory", "sizeLimit": "1.5Gi"}
+
+
+def test_what_the_platform_adds_to_pods_arrives() -> None:
+    template = objects(FULL)["Deployment"]["spec"]["template"]
+    asked = FULL["podTemplate"]
+    assert asked["labels"].items() <= template["metadata"]["labels"].items()
+    assert template["metadata"]["annotations"] == asked["annotations"]
+    for name in ("nodeSelector", "tolerations", "affinity", "priorityClassName", "runtimeClassName"):
+        assert template["spec"][name] == asked[name]
+    assert template["spec"]["imagePullSecrets"] == [{"name": "pull"}]
+    assert not asked.keys() & pod().keys()
+    assert "annotations" not in objects()["Deployment"]["spec"]["template"]["metadata"]
+
+
+@pytest.mark.parametrize("replicas", [0, 1, 5])
+def test_the_number_of_pods_is_the_pools_unless_somebody_else_decides(replicas: int) -> None:
+    made = pool({"replicas": replicas})
+    revision = build_revision(PLATFORM, made, TARGET)
+    mine = pool_objects(PLATFORM, made, keys=ROOT, revision=revision)[-1]
+    omitted = pool_objects(PLATFORM, made, keys=ROOT, revision=revision, omit_replicas=True)[-1]
+    assert mine["spec"].pop("replicas") == replicas
+    assert omitted == mine
+
+
+@pytest.mark.parametrize(
+    ("strategy", "surge", "unavailable"), [("SpareFirst", 1, 0), ("InPlace", 0, 1)], ids=["SpareFirst", "InPlace"]
+)
+def test_a_rollout_keeps_what_its_strategy_promises(strategy: str, surge: int, unavailable: int) -> None:
+    spec = objects({"rollout": {"strategy": strategy}})["Deployment"]["spec"]
+    assert spec["strategy"] == {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": surge, "maxUnavailable": unavailable}}
+    assert spec["revisionHistoryLimit"] == 2
+
+
+def test_a_rollout_is_not_called_failed_while_a_model_may_still_load() -> None:
+    probe = engine()["startupProbe"]
+    assert probe["failureThreshold"] * probe["periodSeconds"] == STARTUP_SECONDS
+    plain, hub = (objects(changes)["Deployment"]["spec"]["progressDeadlineSeconds"] for changes in ({}, FULL))
+    assert STARTUP_SECONDS < plain < hub
 
 
 def test_a_container_that_hangs_is_not_drained_before_its_restart() -> None:
-    probes = [container["livenessProbe"] for pod in pods() for container in pod["containers"]]
-    assert [probe["terminationGracePeriodSeconds"] for probe in probes] == [10] * len(probes)
+    assert engine()["livenessProbe"]["terminationGracePeriodSeconds"] == 10
 
 
 def test_an_engines_running_requests_may_end_within_the_grace() -> None:
-    pod = one("Deployment", "tiny")["spec"]["template"]["spec"]
-    (engine,) = pod["containers"]
-    drain = int(engine["command"][engine["command"].index("--shutdown-timeout") + 1])
+    container = engine()
+    drain = int(container["command"][container["command"].index("--shutdown-timeout") + 1])
     assert drain >= 60
-    assert pod["terminationGracePeriodSeconds"] > engine["lifecycle"]["preStop"]["sleep"]["seconds"] + drain
-
-
-def body_limit(settings: str) -> int:
-    resources = (EXAMPLES / "resources.yaml").read_text()
-    items = installation(SITE, declare(settings, resources, source="test"), KEYS, HEAD)
-    engine = next(item for item in items if (item["kind"], item["metadata"]["name"]) == ("Deployment", "tiny"))
-    (container,) = engine["spec"]["template"]["spec"]["containers"]
-    return next(int(item["value"]) for item in container["env"] if item["name"] == "CACHESCOPE_MAX_BODY_BYTES")
+    assert pod()["terminationGracePeriodSeconds"] > container["lifecycle"]["preStop"]["sleep"]["seconds"] + drain
 
 
 def test_the_guards_limit_follows_the_gateways() -> None:
-    assert body_limit("{}") == guard_body_bytes(16 * 2**20)
-    assert body_limit("maxRequestBytes: 2048") == guard_body_bytes(2048)
+    limited = engine(platform=replace(PLATFORM, max_request_bytes=2048))
+    assert environment(limited)["CACHESCOPE_MAX_BODY_BYTES"] == str(guard_body_bytes(2048))
 
 
 def test_a_guard_takes_the_limit_of_the_largest_setting() -> None:
-    environ = {**COMPLETE, "CACHESCOPE_MAX_BODY_BYTES": str(guard_body_bytes(256 * 2**20))}
-    assert read_settings(environ).max_body_bytes == guard_body_bytes(256 * 2**20)
+    container = engine(platform=replace(PLATFORM, max_request_bytes=256 * 2**20))
+    fields = {item["name"]: "x" for item in container["env"] if "valueFrom" in item}
+    assert read_settings({**environment(container), **fields, **CLUSTER}).max_body_bytes == guard_body_bytes(256 * 2**20)
 
 
 @pytest.mark.parametrize(
@@ -168,19 +337,3 @@ def test_a_guard_takes_the_limit_of_the_largest_setting() -> None:
 def test_what_the_gateway_makes_of_a_body_passes_the_guards_limit(element: str) -> None:
     body = f"[{','.join([element] * 1000)}]".encode()
     assert len(orjson.dumps(parse(body))) <= guard_body_bytes(len(body)) - guard_body_bytes(0)
-
-
-def test_a_head_is_read_as_it_was_written() -> None:
-    assert parse_head(json.loads(write_head(HEAD))) == HEAD
-
-
-def test_a_certificate_is_mounted_into_envoy_alone_and_probed_by_https() -> None:
-    plain = declared()
-    with_tls = replace(plain, settings=plain.settings.model_copy(update={"tls": Tls(secret_name="door")}))
-    objects = installation(SITE, with_tls, KEYS, HEAD)
-    pod = next(item for item in objects if item["metadata"]["name"] == "cachescope-gateway" and item["kind"] == "Deployment")
-    processor, envoy = pod["spec"]["template"]["spec"]["containers"]
-    assert {"name": "tls", "mountPath": "/etc/cachescope/tls", "readOnly": True} in envoy["volumeMounts"]
-    assert "tls" not in {mount["name"] for mount in processor["volumeMounts"]}
-    assert envoy["readinessProbe"]["httpGet"]["scheme"] == "HTTPS"
-    assert {"name": "tls", "secret": {"secretName": "door"}} in pod["spec"]["template"]["spec"]["volumes"]

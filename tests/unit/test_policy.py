@@ -5,62 +5,163 @@ from typing import Any
 import pytest
 
 from cachescope.api.documents import parse
-from cachescope.api.resources import CacheScope, ServingPool, Tenant
+from cachescope.api.pools import ServingPool
+from cachescope.api.scopes import CacheScope
 from cachescope.core.errors import SpecError
 from cachescope.core.types import ScopeClass
-from cachescope.gateway.policy import Policy, compile_policy
+from cachescope.gateway.policy import Declared, Policy
+from cachescope.gateway.readings import KnownPool, KnownTenant
+
+ENGINE = {"version": "0.32.0", "image": "image"}
+RED, BLUE = "uid-of-red", "uid-of-blue"
 
 
-def pool(name: str = "tiny", **changes: Any) -> ServingPool:
-    spec = {"model": {"name": name, "path": "/m"}, "engine": {"version": "0.32.0", "image": "image"}}
-    return parse(ServingPool, {"metadata": {"name": name, "uid": f"uid-of-pool-{name}"}, "spec": spec, **changes}, "test")
+def pool(
+    name: str = "tiny", namespace: str = "models", *, model: str | None = None, age: int = 1, labels: dict[str, str] | None = None
+) -> ServingPool:
+    allowed = {"namespaces": {"from": "Selector", "matchLabels": labels}} if labels else {}
+    spec = {"model": {"name": model or name, "source": {"imagePath": "/m"}}, "engine": ENGINE, "allowedTenants": allowed}
+    metadata = {
+        "name": name,
+        "namespace": namespace,
+        "uid": f"uid-of-{namespace}-{name}",
+        "creationTimestamp": f"20{50 - age}-01-01T00:00:00Z",
+    }
+    return parse(ServingPool, {"metadata": metadata, "spec": spec}, "test")
 
 
-def tenant(name: str, **changes: Any) -> Tenant:
-    return parse(Tenant, {"metadata": {"name": name, "uid": f"uid-of-tenant-{name}"}, "spec": {}, **changes}, "test")
+def tenant(name: str, namespace: str = "models", *, refused: bool = False) -> KnownTenant:
+    return KnownTenant(namespace, name, f"uid-of-{name}", refused, ())
 
 
-def scope(name: str, kind: str, tenants: list[str], **changes: Any) -> CacheScope:
-    spec = {"class": kind, "pools": ["tiny"], "tenants": tenants}
-    return parse(CacheScope, {"metadata": {"name": name, "uid": f"uid-of-scope-{name}"}, "spec": spec, **changes}, "test")
+def scope(name: str, kind: str, tenants: list[str], namespace: str = "models", **metadata: Any) -> CacheScope:
+    spec = {"class": kind, "pools": ["tiny", "nowhere"], "tenants": tenants}
+    found = {"name": name, "namespace": namespace, "uid": f"uid-of-scope-{name}", **metadata}
+    return parse(CacheScope, {"metadata": found, "spec": spec}, "test")
 
 
-def compiled(*scopes: CacheScope) -> Policy:
-    return compile_policy([pool()], [tenant("red"), tenant("blue")], scopes)
+def compiled(*scopes: CacheScope, **changes: Any) -> Policy:
+    given = {"pools": [KnownPool(pool())], "tenants": [tenant("red"), tenant("blue")], "scopes": scopes}
+    return Policy(Declared(**{**given, **changes}))
 
 
-def test_the_default_is_class_tenant_of_the_pool() -> None:
-    rule = compiled().scope("uid-of-tenant-red", pool())
-    assert (rule.scope_class, rule.uid) == (ScopeClass.TENANT, pool().uid)
+def known(*pools: ServingPool) -> list[KnownPool]:
+    return [KnownPool(item) for item in pools]
 
 
-def test_a_scope_applies_to_the_tenants_it_names_alone() -> None:
-    policy = compiled(scope("alone", "Principal", ["red"]))
-    assert policy.scope("uid-of-tenant-red", pool()).scope_class is ScopeClass.PRINCIPAL
-    assert policy.scope("uid-of-tenant-blue", pool()).scope_class is ScopeClass.TENANT
+class TestScopes:
+    def test_the_default_is_class_tenant_of_the_pool(self) -> None:
+        rule = compiled().scope(RED, pool())
+        assert (rule.scope_class, rule.uid, rule.policy_revision) == (ScopeClass.TENANT, pool().uid, 1)
+
+    def test_a_scope_applies_to_the_tenants_it_names_alone(self) -> None:
+        policy = compiled(scope("alone", "Principal", ["red", "nobody"], generation=7))
+        assert policy.scope(RED, pool()).scope_class is ScopeClass.PRINCIPAL
+        assert policy.scope(RED, pool()).policy_revision == 7
+        assert policy.scope(BLUE, pool()).scope_class is ScopeClass.TENANT
+
+    def test_a_scope_applies_to_the_pools_it_names_alone(self) -> None:
+        other = pool("other")
+        policy = compiled(scope("alone", "Principal", ["red"]), pools=known(pool(), other))
+        assert policy.scope(RED, other).scope_class is ScopeClass.TENANT
+        assert policy.scope(RED, pool()).scope_class is ScopeClass.PRINCIPAL
+
+    @pytest.mark.parametrize("order", [1, -1])
+    def test_the_narrowest_scope_applies(self, order: int) -> None:
+        scopes = [scope("b", "Tenant", ["red"]), scope("a", "Request", ["red"]), scope("c", "Principal", ["red"])]
+        assert compiled(*scopes[::order]).scope(RED, pool()).scope_class is ScopeClass.REQUEST
+
+    @pytest.mark.parametrize("order", [1, -1])
+    def test_of_two_scopes_of_one_class_always_the_same_applies(self, order: int) -> None:
+        scopes = [scope("a", "Principal", ["red"]), scope("b", "Principal", ["red"])]
+        assert compiled(*scopes[::order]).scope(RED, pool()).uid == "uid-of-scope-b"
+
+    def test_a_scope_of_another_namespace_names_nobody_here(self) -> None:
+        policy = compiled(scope("alone", "Request", ["red"], "elsewhere"))
+        assert policy.scope(RED, pool()).scope_class is ScopeClass.TENANT
+
+    def test_a_scope_binds_no_pool_of_another_namespace(self) -> None:
+        foreign = pool(namespace="other", labels={"team": "red"})
+        policy = compiled(scope("alone", "Request", ["red"]), pools=known(pool(), foreign))
+        assert policy.scope(RED, foreign).scope_class is ScopeClass.TENANT
+
+    def test_a_scope_that_cannot_be_read_never_widens_anything(self) -> None:
+        policy = compiled(
+            scope("alone", "Principal", ["red"]),
+            tenants=[tenant("red"), tenant("blue"), tenant("green", "elsewhere")],
+            sealed=frozenset({"models"}),
+        )
+        assert [policy.scope(uid, pool()).scope_class for uid in (RED, BLUE)] == [ScopeClass.REQUEST] * 2
+        assert policy.scope("uid-of-green", pool()).scope_class is ScopeClass.TENANT
 
 
-@pytest.mark.parametrize("order", [1, -1])
-def test_the_narrowest_scope_applies(order: int) -> None:
-    scopes = [scope("b", "Tenant", ["red"]), scope("a", "Request", ["red"]), scope("c", "Principal", ["red"])]
-    assert compiled(*scopes[::order]).scope("uid-of-tenant-red", pool()).scope_class is ScopeClass.REQUEST
+class TestPools:
+    def models(self, policy: Policy, uid: str = RED) -> dict[str, str]:
+        return {model: item.pool.uid for model, item in policy.models(uid).items()}
+
+    def test_a_pool_is_for_the_tenants_of_its_own_namespace(self) -> None:
+        policy = compiled(tenants=[tenant("red"), tenant("blue", "other")])
+        assert self.models(policy) == {"tiny": "uid-of-models-tiny"}
+        assert self.models(policy, BLUE) == {}
+        assert self.models(policy, "uid-of-nobody") == {}
+
+    @pytest.mark.parametrize(
+        ("labels", "admitted"),
+        [({"team": "red", "x": "y"}, True), ({"team": "blue"}, False), ({}, False), ({"Team": "red"}, False)],
+    )
+    def test_a_selector_admits_the_namespaces_whose_labels_match(self, labels: dict[str, str], admitted: bool) -> None:
+        pools = known(pool(labels={"team": "red"}))
+        policy = compiled(pools=pools, tenants=[tenant("red", "other")], namespaces={"other": labels})
+        assert bool(self.models(policy)) is admitted
+        assert not self.models(compiled(pools=pools, tenants=[tenant("red", "unknown")], namespaces={"other": labels}))
+
+    def test_all_labels_of_a_selector_must_match(self) -> None:
+        pools = known(pool(labels={"team": "red", "stage": "prod"}))
+        both, one = {"team": "red", "stage": "prod"}, {"team": "red"}
+        assert [
+            bool(self.models(compiled(pools=pools, tenants=[tenant("red", "other")], namespaces={"other": labels})))
+            for labels in (both, one)
+        ] == [True, False]
+
+    def test_a_selector_admits_its_own_namespace_always(self) -> None:
+        assert self.models(compiled(pools=known(pool(labels={"team": "x"}))))
+
+    @pytest.mark.parametrize("order", [1, -1])
+    def test_a_newcomer_takes_no_model_name(self, order: int) -> None:
+        pools = [pool("old", model="m", age=2), pool("new", model="m", age=1), pool("newest", model="m", age=0)]
+        assert self.models(compiled(pools=known(*pools[::order]))) == {"m": "uid-of-models-old"}
+
+    @pytest.mark.parametrize("order", [1, -1])
+    def test_a_newcomer_elsewhere_takes_no_model_name_from_those_who_are_served(self, order: int) -> None:
+        open_to = {"team": "red"}
+        pools = [pool("old", "a", model="m", age=2, labels=open_to), pool("new", "b", model="m", age=1, labels=open_to)]
+        policy = compiled(pools=known(*pools[::order]), tenants=[tenant("red", "other")], namespaces={"other": open_to})
+        assert self.models(policy) == {"m": "uid-of-a-old"}
+
+    def test_the_own_namespace_comes_before_an_older_pool_elsewhere(self) -> None:
+        pools = known(pool("new", "models", model="m", age=1), pool("old", "a", model="m", age=9, labels={"team": "red"}))
+        assert self.models(compiled(pools=pools, namespaces={"models": {"team": "red"}})) == {"m": "uid-of-models-new"}
+
+    def test_the_platforms_pool_comes_before_an_older_one_of_another_team(self) -> None:
+        open_to = {"team": "red"}
+        pools = known(pool("old", "a", model="m", age=9, labels=open_to), pool("new", "home", model="m", age=1, labels=open_to))
+        given = {"pools": pools, "tenants": [tenant("red", "other")], "namespaces": {"other": open_to}}
+        assert self.models(compiled(**given)) == {"m": "uid-of-a-old"}
+        assert self.models(compiled(**given, home="home")) == {"m": "uid-of-home-new"}
+
+    def test_of_two_pools_of_one_moment_always_the_same_serves(self) -> None:
+        pools = [pool("b", model="m"), pool("a", model="m")]
+        assert self.models(compiled(pools=known(*pools))) == self.models(compiled(pools=known(*pools[::-1])))
+
+    def test_a_pool_that_cannot_be_read_keeps_its_model_name(self) -> None:
+        old, new = pool("old", model="m", age=2), pool("new", model="m", age=1)
+        policy = compiled(pools=[KnownPool(new), KnownPool(old, readable=False)])
+        assert self.models(policy) == {"m": old.uid}
+        assert list(policy.pools) == [new.uid]
 
 
-@pytest.mark.parametrize(
-    ("pools", "tenants", "scopes", "said"),
-    [
-        ([pool(), pool(metadata={"name": "other", "uid": "another-uid"})], [], [], "model name"),
-        ([pool()], [tenant("red"), tenant("red", metadata={"name": "red", "uid": "another-uid"})], [], "tenant name"),
-        ([pool()], [tenant("red"), tenant("b", metadata={"name": "b", "uid": "uid-of-tenant-red"})], [], "UID"),
-        ([pool()], [], [scope("a", "Tenant", ["nobody"])], "nobody"),
-        ([], [tenant("red")], [scope("a", "Tenant", ["red"])], "tiny"),
-    ],
-)
-def test_what_two_objects_claim_or_nobody_declared_is_an_error(
-    pools: list[ServingPool], tenants: list[Tenant], scopes: list[CacheScope], said: str
-) -> None:
-    with pytest.raises(SpecError, match=said):
-        compile_policy(pools, tenants, scopes)
+def test_refused_tenants_are_known() -> None:
+    assert compiled(tenants=[tenant("red", refused=True), tenant("blue")]).refused == {RED}
 
 
 @pytest.mark.parametrize("name", ["a" * 41, "-a", "A", "a.b", "1a"])
@@ -72,7 +173,7 @@ def test_a_pool_name_that_is_no_short_label_is_refused(name: str) -> None:
 
 def test_a_typo_in_a_field_is_an_error_that_names_it() -> None:
     with pytest.raises(SpecError, match=r"spec\.replica: "):
-        pool(spec={"replica": 2})
+        parse(ServingPool, {"metadata": {"name": "tiny", "uid": "uid-of-tiny"}, "spec": {"replica": 2}}, "test")
 
 
 @pytest.mark.parametrize("kind", ["Public", "Compartment", "Everyone"])

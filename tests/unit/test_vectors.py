@@ -22,8 +22,8 @@ ASK = "import platform; print(platform.python_version())"
 SCRIPT = """
 import importlib, pkgutil, runpy, sys
 sys.path.insert(0, "operator")
-import cachescope.core, cachescope.guard
-for package in (cachescope.core, cachescope.guard):
+import cachescope.core, cachescope.guard, cachescope.leases
+for package in (cachescope.core, cachescope.guard, cachescope.leases):
     for module in pkgutil.iter_modules(package.__path__, package.__name__ + "."):
         importlib.import_module(module.name)
 assert not [path for path in sys.path if "site-packages" in path], sys.path

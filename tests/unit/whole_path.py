@@ -6,20 +6,25 @@ sockets and the engine are not.
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+import yaml
 from prometheus_client import CollectorRegistry
 
 from cachescope.api.settings import IdentityProvider
 from cachescope.core.endpoints import Endpoint
-from cachescope.core.epochs import EpochVector, Floors, target_name
-from cachescope.core.heads import Head, parse_head
+from cachescope.core.epochs import EpochVector, Floors, epoch, target_name
+from cachescope.core.heads import Head
+from cachescope.core.leases import GUARD, LeaseStatement, lease_name, write_lease
 from cachescope.core.permits import permit_keys
 from cachescope.core.record import EngineDigests
 from cachescope.core.statements import CHALLENGE_HEADER, STATEMENT_HEADER
@@ -30,21 +35,27 @@ from cachescope.gateway.configuration import Configuration
 from cachescope.gateway.decision import Decision
 from cachescope.gateway.exchange import Answer, Forward, RequestHead
 from cachescope.gateway.fleet import Fleet
+from cachescope.gateway.guard_leases import GuardLeases
 from cachescope.gateway.identity.jwks import KeySet
 from cachescope.gateway.identity.jwks_sources import FileKeySet
+from cachescope.gateway.snapshot import Snapshot
 from cachescope.guard.asgi import Guard, Running
 from cachescope.guard.key_folder import KeyFolder
 from cachescope.guard.process import GuardProcess
-from cachescope.guard.settings import Settings as GuardSettings
 from cachescope.guard.wire import Receive, Scope, Send
 from e2e.stack.credentials import Credentials, load
-from tests.unit.guard_fakes import FakeHeads, Server, scope
+from tests.unit.cluster_fakes import FakeCluster, settled
+from tests.unit.guard_fakes import FakeHeads, Server, scope, settings_of
 
-EXAMPLES = Path(__file__).parents[2] / "examples" / "demo"
+EXAMPLES = Path(__file__).parents[2] / "examples"
+NAMESPACE = "models"
+POOL = "tiny"
 POOL_UID = "6d1f3f0e-0a77-4b66-9a5b-8a8f5a0c1d01"
 ADDRESS = "10.0.0.1:8000"
 CHAT = "/v1/chat/completions"
 BLOCK = 16
+ROOT_KEYS = {"k1": "5a" * 32, "targets": "6b" * 32}
+FIRST = Head("11" * 16, 1, Floors(base=epoch(1)))
 
 
 class PrefixCachingEngine:
@@ -87,19 +98,52 @@ class WholePath:
         self.folder = folder
         self.credentials: Credentials = load(folder / "credentials.json")
         self.clock_ms = 10_000_000
-        write_configuration(folder, self.credentials)
-        self.configuration = Configuration(folder / "mounted", FileKeySets(), time.time)
-        self.configuration.refresh()
-        assert self.configuration.fault is None, self.configuration.fault
+        self.cluster = cluster_of(self.credentials)
+        write_mounted(folder, self.credentials)
+        self.configuration = Configuration(folder / "mounted", self.cluster.stores, FileKeySets(), now=time.time)
+        self.refresh()
         self.engine = PrefixCachingEngine()
-        self.heads = FakeHeads(self._head())
+        self.heads = FakeHeads(FIRST)
         self.process = self._guard_process()
         running = Running(self.process)
         running.background = None
         self.guard = guard(self.engine, running)
-        self.fleet = Fleet(OneEndpoint(), self, lambda: self.clock_ms)
+        self.fleet = Fleet(OneEndpoint(), self, GuardLeases(self.cluster.leases.get), clock=lambda: self.clock_ms)
         self.gate = Decision(self.configuration.current, self.fleet, Audit(CollectorRegistry()))
         self.last: Forward | None = None
+        self.write_lease()
+
+    def snapshot(self) -> Snapshot:
+        """The configuration in force."""
+        found = self.configuration.current()
+        assert found is not None, self.configuration.fault
+        return found
+
+    def refresh(self) -> None:
+        """Let the gateway take over what changed; nothing may be at fault."""
+        self.take_over()
+        assert (self.configuration.fault, self.configuration.faults()) == ("", {})
+
+    def take_over(self) -> None:
+        """The same, whatever is at fault."""
+        settled(self.configuration.refresh())
+
+    def edit(self, kind: str, name: str, change: Callable[[dict[str, Any]], object]) -> None:
+        """Change an object, and let the gateway take it over."""
+        self.cluster.edit(kind, name, change, namespace=NAMESPACE)
+        self.take_over()
+
+    def edit_namespace(self, name: str, labels: dict[str, str]) -> None:
+        """Label a namespace."""
+        self.cluster.apply({"kind": "Namespace", "metadata": {"name": name, "namespace": "", "labels": labels}}, "")
+
+    def write_lease(self, **changes: Any) -> None:
+        """What the guard does in each round."""
+        boot_id = self.process.boot_id
+        statement = LeaseStatement(GUARD, "pod-uid", boot_id, 1, 60_000, "0.1.0", pool_uid=POOL_UID)
+        text = write_lease(permit_keys(self.snapshot().keys.root, POOL_UID).current, replace(statement, **changes))
+        name = lease_name("pod-uid", boot_id)
+        self.cluster.apply({"kind": "FenceLease", "metadata": {"name": name}, "spec": {"statement": text}}, NAMESPACE)
 
     async def challenge(self, address: str, nonce: str) -> ChallengeAnswer:
         """Implements `Challenger` on the guard in this process."""
@@ -111,9 +155,7 @@ class WholePath:
     async def prove(self) -> None:
         """Let the gateway challenge the guard."""
         self.clock_ms += 1000
-        snapshot = self.configuration.current()
-        assert snapshot is not None
-        self.fleet.step(snapshot.trusts)
+        self.fleet.step(self.snapshot().trusts)
         for task in list(self.fleet.under_way):
             await task
 
@@ -123,6 +165,10 @@ class WholePath:
         head = RequestHead("POST", path, tuple((name.replace("_", "-"), value) for name, value in given.items()))
         admitted = await self.gate.admit(head)
         return admitted if isinstance(admitted, Answer) else await self.gate.decide(admitted, body)
+
+    async def models(self, key: str) -> object:
+        """What the gateway answers who asks for models."""
+        return await self.gate.admit(RequestHead("GET", "/v1/models", (("authorization", f"Bearer {key}"),)))
 
     async def send(self, forward: Forward, **changes: Any) -> Server:
         """What the guard and the engine do with it."""
@@ -144,32 +190,28 @@ class WholePath:
 
     def raise_pool_epoch(self, value: int) -> None:
         """Roll the pool's epoch forward, for gateway and guard."""
-        head = self._head()
-        self.heads.head = Head(head.lineage, head.sequence + 1, Floors({self.pool_target(): Epoch(value)}, head.floors.base))
-        (self.folder / "mounted/config/head.json").write_text(
-            json.dumps({"lineage": "lineage", "sequence": 2, "base": 1, "floors": {self.pool_target(): value}})
-        )
-        self.configuration.refresh()
+        sequence = self.snapshot().heads[POOL_UID].sequence + 1
+        head = replace(FIRST, sequence=sequence, floors=Floors({self.pool_target(): Epoch(value)}, FIRST.floors.base))
+        self.heads.head = head
+        self.write_ledger(head)
+
+    def write_ledger(self, head: Head) -> None:
+        """What the operator does with the pool's ledger."""
+        self.cluster.write_ledger(NAMESPACE, POOL, head)
+        self.configuration.take_ledgers()
 
     def pool_target(self) -> TargetName:
-        snapshot = self.configuration.current()
-        assert snapshot is not None
-        return target_name(snapshot.keys.targets, TargetKind.POOL, POOL_UID)
+        return target_name(self.snapshot().keys.targets, TargetKind.POOL, POOL_UID)
 
     def vector(self, value: int) -> EpochVector:
         return EpochVector.of({self.pool_target(): Epoch(value)})
 
-    def _head(self) -> Head:
-        return parse_head(json.loads((self.folder / "mounted/config/head.json").read_text()))
-
     def _guard_process(self) -> GuardProcess:
-        snapshot = self.configuration.current()
-        assert snapshot is not None
-        nowhere = Path("/nowhere")
-        settings = GuardSettings(POOL_UID, self.pool_target(), "pod-uid", nowhere, nowhere, nowhere, 60_000, 0)
-        keys = KeyFolder(nowhere, lambda: self.clock_ms)
+        snapshot = self.snapshot()
+        keys = KeyFolder(Path("/nowhere"), lambda: self.clock_ms)
         keys.ring = permit_keys(snapshot.keys.root, POOL_UID)
         engine = EngineDigests(*(Digest(f"sha256:{digit * 64}") for digit in "123"))
+        settings = settings_of(POOL_UID, self.pool_target())
         process = GuardProcess(settings, source=self.heads, keys=keys, clock=lambda: self.clock_ms, digests=lambda: engine)
         process.engine = engine
         return process
@@ -190,16 +232,38 @@ class FileKeySets:
         return FileKeySet(secrets / provider.jwks.secret_name / "jwks.json", time.monotonic)
 
 
-def write_configuration(folder: Path, credentials: Credentials) -> None:
-    """Write the demo's configuration as it is mounted in a cluster."""
+def cluster_of(credentials: Credentials) -> FakeCluster:
+    """The quickstart's resources, as an API server and an operator leave them."""
+    cluster = FakeCluster()
+    cluster.apply({"kind": "Namespace", "metadata": {"name": NAMESPACE, "namespace": ""}}, "")
+    for document in copy.deepcopy(quickstart()):
+        if document["kind"] == "ServingPool":
+            document["metadata"]["uid"] = POOL_UID
+        cluster.apply(document, NAMESPACE)
+    for secret in credentials.secrets(NAMESPACE):
+        cluster.apply(secret, NAMESPACE)
+    cluster.write_ledger(NAMESPACE, POOL, FIRST)
+    return cluster
+
+
+@cache
+def quickstart() -> list[dict[str, Any]]:
+    return list(yaml.safe_load_all((EXAMPLES / "quickstart.yaml").read_text()))
+
+
+@cache
+def demo_settings() -> str:
+    return yaml.safe_dump(yaml.safe_load((EXAMPLES / "demo-values.yaml").read_text())["settings"])
+
+
+def write_mounted(folder: Path, credentials: Credentials) -> None:
+    """Write what is mounted into a gateway."""
     mounted = folder / "mounted"
-    head = json.dumps({"lineage": "lineage", "sequence": 1, "base": 1, "floors": {}})
+    key_sets = {item["metadata"]["name"]: item["stringData"] for item in credentials.secrets(NAMESPACE)}
     files = {
-        "config/settings.yaml": (EXAMPLES / "settings.yaml").read_text(),
-        "config/resources.yaml": (EXAMPLES / "resources.yaml").read_text(),
-        "config/head.json": head,
-        **{f"root-keys/{name}": value for name, value in credentials.root_keys.items()},
-        **{f"secrets/{name}/{key}": text for name, data in credentials.secrets().items() for key, text in data.items()},
+        "config/settings.yaml": demo_settings(),
+        **{f"root-keys/{name}": value for name, value in ROOT_KEYS.items()},
+        **{f"secrets/{name}/jwks.json": data["jwks.json"] for name, data in key_sets.items() if "jwks.json" in data},
     }
     for name, text in files.items():
         (mounted / name).parent.mkdir(parents=True, exist_ok=True)

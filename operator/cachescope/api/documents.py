@@ -11,6 +11,8 @@ from pydantic.alias_generators import to_camel
 
 from cachescope.core.errors import SpecError
 
+GROUP: Final = "cachescope.dev"
+VERSION: Final = "v1alpha1"
 API_VERSION: Final = "cachescope.dev/v1alpha1"
 OBJECT_NAME = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"
 DNS_LABEL = r"^[a-z]([-a-z0-9]*[a-z0-9])?$"
@@ -25,20 +27,28 @@ class Strict(BaseModel):
 class Metadata(BaseModel):
     """The parts of object metadata that matter here; the others (labels, managed fields) are left alone."""
 
-    model_config = ConfigDict(extra="ignore", frozen=True)
+    model_config = ConfigDict(extra="ignore", frozen=True, populate_by_name=True, alias_generator=to_camel)
 
     name: str = Field(min_length=1, max_length=253)
     namespace: str = "default"
     uid: str = Field(min_length=8, max_length=64, description="UID of the object: names never stand in for it.")
+    generation: int = Field(1, ge=1, description="Number of the spec; it rises with each change.")
+    creation_timestamp: str = Field("", description="When the API server made the object (RFC 3339); of two claims the older wins.")
 
 
 class Resource(Strict):
     """A resource: kind, metadata and a spec that the subclass adds."""
 
     KIND: ClassVar[str]
+    PLURAL: ClassVar[str]
 
     api_version: Literal["cachescope.dev/v1alpha1"] = API_VERSION
     metadata: Metadata
+
+    @property
+    def namespace(self) -> str:
+        """Its namespace."""
+        return self.metadata.namespace
 
     @property
     def name(self) -> str:

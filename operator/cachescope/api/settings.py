@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import yaml
-from pydantic import Field, ValidationError, model_validator
+from packaging.version import InvalidVersion, Version
+from pydantic import Field, ValidationError, field_validator, model_validator
 
 from cachescope.api.documents import OBJECT_NAME, Strict, faults
 from cachescope.core.errors import SpecError
@@ -55,6 +56,26 @@ class Settings(Strict):
     max_request_bytes: int = Field(16 * MEBIBYTE, ge=1024, le=256 * MEBIBYTE)
     stream_idle_seconds: int = Field(600, ge=1)
     tls: Tls | None = Field(None, description="Without it the gateway speaks plain HTTP; end TLS in front of it.")
+    lease_seconds: int = Field(
+        60,
+        ge=3,
+        le=600,
+        description="Length of a gateway's own right, in seconds; an outage of the API server that lasts longer stops it. "
+        "Taken over when a gateway starts.",
+    )
+    minimum_guard_version: str | None = Field(
+        None,
+        max_length=64,
+        description="Engines whose guard is older get no requests. Set it to shut out a guard with a known fault.",
+    )
+
+    @field_validator("minimum_guard_version")
+    @classmethod
+    def _version(cls, value: str | None) -> str | None:
+        try:
+            return value if value is None else str(Version(value))
+        except InvalidVersion as error:
+            raise ValueError(f"{value!r} is not a version, as 0.2.0 is") from error
 
     @model_validator(mode="after")
     def _unique(self) -> Settings:

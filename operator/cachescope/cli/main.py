@@ -1,33 +1,65 @@
-"""`cachescope`: runs the parts, and makes what people need to declare."""
+"""`cachescope`: runs the parts, and makes and shows what people need."""
 
 from __future__ import annotations
 
-import json
 import os
-import secrets
 import sys
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
-import yaml
 
 from cachescope import logs
-from cachescope.cli.render import render
-from cachescope.core.epochs import Floors, epoch
+from cachescope.cli import keys, output
+from cachescope.cli.doctor.command import doctor
+from cachescope.cli.status import status
 from cachescope.core.errors import CacheScopeError
-from cachescope.core.heads import Head
-from cachescope.gateway.identity.api_keys import make_key
-from cachescope.manifests.configuration import write_head
-from cachescope.manifests.parts import Site
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, help="Prefix-cache isolation for LLM engines.")
-keys_app = typer.Typer(no_args_is_help=True, help="Make keys.")
-app.add_typer(keys_app, name="keys")
+app = typer.Typer(
+    no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help="Prefix-cache isolation for LLM engines."
+)
+app.add_typer(keys.app, name="keys")
+app.command("status")(status)
+app.command("doctor")(doctor)
 
 ConfigFolder = Annotated[Path, typer.Option("--config", help="Folder of the mounted configuration.")]
 Socket = Annotated[str, typer.Option("--socket", help="Unix socket between Envoy and the processor.")]
+
+
+@app.command()
+def operator(  # noqa: PLR0913 - one for each variable that the chart sets
+    *,
+    config: ConfigFolder = Path("/etc/cachescope"),
+    port: Annotated[int, typer.Option(help="Health and metrics.")] = 9090,
+    namespace: Annotated[str, typer.Option(envvar="CACHESCOPE_NAMESPACE", help="Its own.")] = "",
+    scope: Annotated[
+        Literal["Namespaced", "Cluster"], typer.Option(envvar="CACHESCOPE_SCOPE", help="Where pools and tenants are.")
+    ] = "Namespaced",
+    guard_image: Annotated[str, typer.Option(envvar="CACHESCOPE_GUARD_IMAGE", help="Brings the guard into engine pods.")] = "",
+    monitoring: Annotated[
+        str, typer.Option("--monitoring-namespace", envvar="CACHESCOPE_MONITORING_NAMESPACE", help="May scrape metrics.")
+    ] = "monitoring",
+    api_servers: Annotated[str, typer.Option(envvar="CACHESCOPE_API_SERVERS", help="CIDRs, with commas.")] = "",
+    user: Annotated[int | None, typer.Option("--engine-user", envvar="CACHESCOPE_ENGINE_USER", help="UID of engine pods.")] = None,
+    identity: Annotated[str, typer.Option(envvar="CACHESCOPE_POD_NAME", help="Name of this process in the Lease.")] = "",
+) -> None:
+    """Run the operator."""
+    from cachescope.controller.main import run  # noqa: PLC0415 - the other commands do not need its libraries
+    from cachescope.controller.options import Options  # noqa: PLC0415 - the same
+
+    logs.configure(os.environ.get("CACHESCOPE_LOG_LEVEL", "INFO"))
+    options = Options(
+        namespace,
+        guard_image,
+        scope=scope,
+        settings=config / "config" / "settings.yaml",
+        monitoring_namespace=monitoring,
+        api_servers=tuple(part.strip() for part in api_servers.split(",") if part.strip()),
+        port=port,
+        identity=identity,
+        run_as_user=user,
+    )
+    run(options)
 
 
 @app.command()
@@ -65,65 +97,24 @@ def outlive_envoy(limit: Annotated[float, typer.Option(help="Seconds after which
     outlive(HttpAdmin(), Waiting(limit))
 
 
-@app.command("render")
-def render_manifests(
-    *,
-    resources: Annotated[Path, typer.Option(help="YAML with ServingPools, Tenants and CacheScopes.")],
-    settings: Annotated[Path, typer.Option(help="YAML with the installation's settings.")],
-    keys: Annotated[Path, typer.Option(help="Folder of the root keys (`cachescope keys root`).")],
-    head: Annotated[Path, typer.Option(help="JSON with the epochs that stand (`cachescope keys head`).")],
-    gateway_image: Annotated[str, typer.Option(help="Image of the gateway.")],
-    guard_image: Annotated[str, typer.Option(help="Image of the guard's init container.")],
-    namespace: Annotated[str, typer.Option(help="Namespace of gateway and pools; the platform's own.")],
-) -> None:
-    """Print the manifests of an installation, for `kubectl apply -f -`."""
-    site = Site(namespace, gateway_image, guard_image)
-    typer.echo(render(site, resources=resources, settings=settings, keys=keys, head=head), nl=False)
+@app.command("self-test")
+def run_self_test(gateway: Annotated[str, typer.Option(help="URL of the gateway's Service.")]) -> None:
+    """Test an installation from inside the cluster, as `helm test` does."""
+    from cachescope.cli.self_test import self_test  # noqa: PLC0415 - the other commands have no use for it
+
+    for line in self_test(gateway):
+        output.text(line)
 
 
-@keys_app.command("head")
-def create_head(path: Annotated[Path, typer.Argument(help="File for the first head; an existing one is kept.")]) -> None:
-    """Make the first head: a new lineage with every epoch at 1."""
-    if not path.exists():
-        path.write_text(write_head(Head(secrets.token_hex(16), 1, Floors(base=epoch(1)))))
-        typer.echo(str(path))
-
-
-@keys_app.command("create")
-def create_key(
-    secret: Annotated[str, typer.Option(help="Name of the Secret to write.")],
-    principal: Annotated[str, typer.Option(help="Stable name of whom the key speaks for; it outlives the key.")],
-    namespace: Annotated[str, typer.Option(help="Namespace of the gateway.")] = "default",
-) -> None:
-    """Make an API key: the key goes to standard error once, the Secret with its hash to standard output."""
-    made = make_key(secrets.token_bytes(32))
-    entry = json.dumps({"hash": made.hash, "principal": principal})
-    manifest = {
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "metadata": {"name": secret, "namespace": namespace},
-        "stringData": {made.key_id: entry},
-    }
-    typer.echo(yaml.safe_dump(manifest, sort_keys=False), nl=False)
-    typer.echo(f"The key, shown this once: {made.token}", err=True)
-
-
-@keys_app.command("root")
-def create_root(folder: Annotated[Path, typer.Argument(help="Folder for the root keys; existing ones are kept.")]) -> None:
-    """Make the installation's root keys; add another one to rotate."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for name in ("targets", datetime.now(UTC).strftime("k%Y%m%d%H%M%S")):
-        path = folder / name
-        if not path.exists():
-            path.touch(mode=0o600)
-            path.write_text(secrets.token_hex(32))
-            typer.echo(str(path))
+def run_app(chosen: typer.Typer, name: str) -> None:
+    """Run a command; an error that was raised on purpose is one line that says what to do."""
+    try:
+        chosen(prog_name=name)
+    except CacheScopeError as error:
+        output.aside(f"{name}: {error}")
+        sys.exit(1)
 
 
 def main() -> None:
-    """Run the command; an error that was raised on purpose is one line that says what to do."""
-    try:
-        app()
-    except CacheScopeError as error:
-        typer.echo(f"cachescope: {error}", err=True)
-        sys.exit(1)
+    """Run `cachescope`."""
+    run_app(app, "cachescope")

@@ -23,7 +23,7 @@ class Endpoint:
     """One ready engine.
 
     Attributes:
-        pool: Name of the pool.
+        pool: Namespace and name of the pool (`pool_key`).
         pod_uid: UID of its pod.
         address: `address:port` of its guard.
     """
@@ -31,6 +31,11 @@ class Endpoint:
     pool: str
     pod_uid: str
     address: str
+
+
+def pool_key(namespace: str, name: str) -> str:
+    """How a pool is named among those of all namespaces."""
+    return f"{namespace}/{name}"
 
 
 def ranked(key: bytes, candidates: Sequence[Endpoint]) -> list[Endpoint]:

@@ -42,13 +42,19 @@ def sign(key: Key, purpose: str, payload: Mapping[str, Any]) -> str:
     return f"{VERSION}.{_encode(key.id.encode())}.{_encode(body)}.{_encode(mac)}"
 
 
-def read_signed(keys: KeyRing, purpose: str, text: str) -> dict[str, Any]:
+def read_signed(keys: KeyRing, purpose: str, text: str, *, most: int = MAX_CHARACTERS) -> dict[str, Any]:
     """Verify a signed document and return its object.
+
+    Args:
+        keys: The keys of this purpose.
+        purpose: What the document is.
+        text: The document.
+        most: Its greatest length; what travels in a header is short.
 
     Raises:
         WireFormatError: The text is no such document, its key is unknown, or its MAC does not match.
     """
-    version, key_id, body, mac = _split(text)
+    version, key_id, body, mac = _split(text, most)
     key = keys.find(key_id)
     if key is None:
         raise WireFormatError(f"the {purpose} is signed with an unknown key; check that both sides mount the same key Secret")
@@ -72,8 +78,8 @@ def key_id_of(text: str) -> str:
     return _split(text)[1]
 
 
-def _split(text: str) -> tuple[str, str, bytes, bytes]:
-    parts = text.split(".") if len(text) <= MAX_CHARACTERS else []
+def _split(text: str, most: int = MAX_CHARACTERS) -> tuple[str, str, bytes, bytes]:
+    parts = text.split(".") if len(text) <= most else []
     if len(parts) != 4:
         raise WireFormatError("a signed document has four parts; send what the gateway made, whole")
     if parts[0] not in READABLE:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from prometheus_client import CollectorRegistry, Counter
 
+from cachescope.core.endpoints import pool_key
 from cachescope.core.permits import Permit
 from cachescope.gateway.binding import Asker
 from cachescope.gateway.exchange import Answer
@@ -24,7 +25,10 @@ class Audit:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._forwarded = Counter(
-            "cachescope_requests_forwarded", "Requests sent to an engine with a permit.", ["pool", "scope_class"], registry=registry
+            "cachescope_requests_forwarded",
+            "Requests sent to an engine with a permit.",
+            ["pool_namespace", "pool", "scope_class"],
+            registry=registry,
         )
         self._answered = Counter(
             "cachescope_requests_answered", "Requests that the gateway answered itself.", ["status", "reason"], registry=registry
@@ -35,7 +39,7 @@ class Audit:
 
     def forwarded(self, request_id: str, path: str, asker: Asker, permit: Permit, *, stripped: Sequence[str]) -> None:
         """A request goes upstream."""
-        self._forwarded.labels(asker.pool.name, permit.scope.value).inc()
+        self._forwarded.labels(asker.pool.namespace, asker.pool.name, permit.scope.value).inc()
         for name in stripped:
             self._stripped.labels(name).inc()
         log.info(
@@ -43,7 +47,7 @@ class Audit:
             extra={
                 "request_id": request_id,
                 "path": path,
-                "pool": asker.pool.name,
+                "pool": pool_key(asker.pool.namespace, asker.pool.name),
                 "pod_uid": permit.pod_uid,
                 "scope_class": permit.scope.value,
                 "scope_uid": asker.scope.uid,

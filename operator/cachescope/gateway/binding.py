@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from cachescope.api.resources import ServingPool
+from cachescope.api.pools import ServingPool
 from cachescope.core.digests import sha256
 from cachescope.core.endpoints import Endpoint
 from cachescope.core.epochs import EpochVector, target_name, vector_at
@@ -41,6 +41,7 @@ class Asker:
         identity: The verified identity.
         pool: The pool.
         scope: The effective scope.
+        head: The epochs that stand for the pool.
         namespace: Whom it separates.
         shared: Epochs of the targets at or above the class; part of the salt.
         all: Epochs of every target of the request; part of the permit.
@@ -49,6 +50,7 @@ class Asker:
     identity: Identity
     pool: ServingPool
     scope: EffectiveScope
+    head: Head
     namespace: Namespace
     shared: EpochVector
     all: EpochVector
@@ -62,7 +64,7 @@ class Content:
     toolset: Digest = ABSENT
 
 
-def ask(keys: GatewayKeys, head: Head, identity: Identity, pool: ServingPool, scope: EffectiveScope) -> Asker:
+def ask(keys: GatewayKeys, head: Head, *, identity: Identity, pool: ServingPool, scope: EffectiveScope) -> Asker:
     """Derive namespace and epochs of a request from verified identity alone."""
     one_principal = scope.scope_class in _OF_ONE_PRINCIPAL
     subject = Subject(scope.scope_class, scope.uid, identity.tenant_uid, credential=identity.credential if one_principal else None)
@@ -71,13 +73,14 @@ def ask(keys: GatewayKeys, head: Head, identity: Identity, pool: ServingPool, sc
         identity=identity,
         pool=pool,
         scope=scope,
+        head=head,
         namespace=namespace(keys.namespace, subject),
         shared=vector_at(head.floors, [*shared, principal] if one_principal else shared),
         all=vector_at(head.floors, [*shared, principal]),
     )
 
 
-def record(asker: Asker, content: Content, statement: Statement, lineage: str) -> IdentityRecord:
+def record(asker: Asker, content: Content, statement: Statement) -> IdentityRecord:
     """The identity record of a request on one endpoint."""
     return IdentityRecord(
         cache_object="kv",
@@ -89,7 +92,7 @@ def record(asker: Asker, content: Content, statement: Statement, lineage: str) -
         prompt_bundle_digest=ABSENT,
         toolset_digest=content.toolset,
         policy_revision=asker.scope.policy_revision,
-        lineage=lineage,
+        lineage=asker.head.lineage,
         epochs=asker.shared,
     )
 
@@ -119,9 +122,7 @@ class Upstream:
     engine: Engine
 
 
-def permit(
-    asker: Asker, identity_record: IdentityRecord, upstream: Upstream, head: Head, *, reuse: Reuse, permit_id: str
-) -> Permit:
+def permit(asker: Asker, identity_record: IdentityRecord, upstream: Upstream, *, reuse: Reuse, permit_id: str) -> Permit:
     """The permit of one request on one guard."""
     statement = upstream.engine.statement
     return Permit(
@@ -137,8 +138,8 @@ def permit(
         runtime_digest=statement.engine.runtime,
         scope=identity_record.scope,
         epochs=asker.all,
-        lineage=head.lineage,
-        sequence=head.sequence,
+        lineage=asker.head.lineage,
+        sequence=asker.head.sequence,
         reuse=reuse,
     )
 

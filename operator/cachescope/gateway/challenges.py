@@ -3,8 +3,8 @@
 Rules:
 
 - an endpoint is routable only after a request without a permit got this guard's own 401 with a statement for our nonce;
-- the statement must be of this pool and this pod, in our lineage, and its tick must have moved within half of the maximal age of a
-  permit, counted on our clock from the send of the challenge;
+- the statement must be of this pool and this pod, in the lineage that stands for the pool, of a version that is not shut out, and
+  its tick must have moved within half of the maximal age of a permit, counted on our clock from the send of the challenge;
 - a proof is dropped with its endpoint: what left and came back proves itself again.
 """
 
@@ -12,7 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TypeVar
+
+from packaging.version import InvalidVersion, Version
 
 from cachescope.core.endpoints import Endpoint
 from cachescope.core.errors import WireFormatError
@@ -42,14 +45,16 @@ class PoolTrust:
     Attributes:
         pool_uid: The pool.
         keys: Its permit keys.
-        lineage: Our lineage.
+        lineage: The lineage that stands for it.
         max_age_ms: Maximal age of a permit.
+        minimum_version: Guards below it get no requests; `None` takes any.
     """
 
     pool_uid: str
     keys: KeyRing
     lineage: str
     max_age_ms: int
+    minimum_version: Version | None = None
 
 
 @dataclass(frozen=True)
@@ -73,27 +78,39 @@ def proven(
     statement = read_statement(trust.keys, answer.statement, nonce=nonce)
     if (statement.pool_uid, statement.pod_uid) != (trust.pool_uid, endpoint.pod_uid):
         raise WireFormatError("the statement is of another pool or pod; check the guard's environment")
-    if statement.lineage != trust.lineage:
-        raise WireFormatError("the guard holds another lineage; wait until both sides have read the same ledger")
     return Proof(statement, sent_at if _moved(statement, before) else before.moved_at if before else sent_at)
 
 
-def routable(proof: Proof | None, *, max_age_ms: int, now: int) -> bool:
-    """Whether a proof is young enough."""
-    return proof is not None and now - proof.moved_at <= max_age_ms // 2
+def problem(proof: Proof, trust: PoolTrust, *, now: int) -> str | None:
+    """Why an endpoint with this proof is not routable now, or `None`."""
+    if now - proof.moved_at > trust.max_age_ms // 2:
+        return "its guard did not prove itself for too long; see its pod, and the network between gateway and engine"
+    if proof.statement.lineage != trust.lineage:
+        return "its guard holds another lineage; wait until both sides have read the same ledger"
+    if trust.minimum_version and not _at_least(proof.statement.version, trust.minimum_version):
+        return f"its guard is {proof.statement.version}, below {trust.minimum_version}; roll it out (guardUpdates: Now)"
+    return None
 
 
-def due(proof: Proof | None, last_sent: int | None, *, max_age_ms: int, now: int) -> bool:
+def due(proof: Proof | None, last_sent: int | None, trust: PoolTrust, *, now: int) -> bool:
     """Whether to challenge now: at once when unknown, then twice a second until proven, then every quarter of the maximal age."""
     if last_sent is None:
         return True
-    pause = max_age_ms // 4 if routable(proof, max_age_ms=max_age_ms, now=now) else 500
+    pause = trust.max_age_ms // 4 if proof and problem(proof, trust, now=now) is None else 500
     return now - last_sent >= pause
 
 
 def kept(known: Mapping[Endpoint, Known], endpoints: Collection[Endpoint]) -> dict[Endpoint, Known]:
     """What is known of endpoints that are still ready."""
     return {endpoint: value for endpoint, value in known.items() if endpoint in endpoints}
+
+
+@lru_cache(64)
+def _at_least(version: str, minimum: Version) -> bool:
+    try:
+        return Version(version) >= minimum
+    except InvalidVersion:
+        return False
 
 
 def _moved(statement: Statement, before: Proof | None) -> bool:

@@ -1,40 +1,43 @@
-"""Configuration from mounted folders: read whole, compiled whole, taken over whole or not at all.
-
-Folders below the root: `config/` (`settings.yaml`, `resources.yaml`, `head.json`), `root-keys/` (one file a key, and `targets`),
-`secrets/<name>/` (hash-only API key Secrets: one file a key id with `hash` and `principal`; key sets: `jwks.json`).
+"""The configuration in force: what is mounted and what the Kubernetes API holds, compiled whole, in a thread, and only on change.
 
 Rules:
 
-- resources or settings with a fault are not taken over: the last good ones stay, and the fault is said; without any
-  nothing is ready;
-- the head is taken over whatever else is at fault: an incident does not wait for somebody's typo;
-- a fault of a tenant's Secret is that tenant's: the key in it is refused, and of two that claim one key id neither has it;
-- floors never fall within the process, whatever the file says; another lineage needs a restart.
+- there is none before everything was read once: a gateway that knows tenants and not yet their CacheScopes would share too much;
+- settings or keys with a fault are not taken over: the last good ones stay, and the fault is said;
+- an object with a fault is left out, or narrowed, and the fault is said; nobody else's is touched;
+- heads are taken over at once, whatever is being compiled or at fault: an incident does not wait for somebody's typo;
+- floors never fall within the process, whatever the API says (`ledger_heads`).
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
+import asyncio
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
-from cachescope.api.documents import read_documents, select
-from cachescope.api.resources import CacheScope, ServingPool, Tenant
-from cachescope.api.settings import IdentityProvider, Settings, read_settings
-from cachescope.core.errors import CacheScopeError, SpecError
-from cachescope.core.heads import Head, parse_head
-from cachescope.gateway.identity.api_keys import ApiKeyEntry, ApiKeys
+from cachescope.api.scopes import CacheScope
+from cachescope.api.settings import IdentityProvider
+from cachescope.gateway.identity.api_keys import ApiKeys
 from cachescope.gateway.identity.authenticator import Authenticator
+from cachescope.gateway.identity.holders import api_keys, in_order, jwt_identities
 from cachescope.gateway.identity.jwks import KeySet
-from cachescope.gateway.identity.jwt_tokens import JwtIdentity, JwtTokens, Now, Provider
-from cachescope.gateway.keys import read_keys
-from cachescope.gateway.policy import compile_policy
-from cachescope.gateway.snapshot import Snapshot, at_head, snapshot_of
+from cachescope.gateway.identity.jwt_tokens import JwtTokens, Now, Provider
+from cachescope.gateway.ledger_heads import LedgerHeads, Ledgers
+from cachescope.gateway.mounted import Mounted, MountedFolder
+from cachescope.gateway.policy import Declared, Policy
+from cachescope.gateway.readings import KeyEntry, KnownPool, KnownTenant, Reading
+from cachescope.gateway.snapshot import Snapshot, at_heads, snapshot_of
+from cachescope.gateway.stores import Stores
+from cachescope.kube.watched import Name
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+_SHOWN = 20
+"""Faults that a report shows; a thousand would hide the first."""
 
 
 class KeySets(Protocol):
@@ -44,137 +47,182 @@ class KeySets(Protocol):
         """The key set of a provider."""
 
 
+@dataclass(frozen=True)
+class Inputs:
+    """Everything that a configuration is compiled from, at one moment."""
+
+    mounted: Mounted
+    pools: Mapping[Name, Reading[KnownPool]]
+    tenants: Mapping[Name, Reading[KnownTenant]]
+    scopes: Mapping[Name, Reading[CacheScope]]
+    secrets: Mapping[Name, Reading[tuple[KeyEntry, ...]]]
+    namespaces: Mapping[Name, Reading[dict[str, str]]]
+    home: str = ""
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A configuration without heads."""
+
+    mounted: Mounted
+    policy: Policy
+    authenticator: Authenticator
+    faults: Mapping[str, str]
+
+
 class Configuration:
-    """The configuration in force, and what is wrong with the newest one.
+    """The configuration in force, and what is wrong with what was left out.
 
     Args:
-        root: The folder.
+        root: The mounted folder (`mounted`).
+        stores: What the Kubernetes API holds.
         key_sets: Key sets of providers.
         now: The time of day in seconds.
+
+    Attributes:
+        fault: Why the newest settings are not in force, or why there is no configuration yet; empty when all is well.
     """
 
-    def __init__(self, root: Path, key_sets: KeySets, now: Now) -> None:
+    def __init__(self, root: Path, stores: Stores, key_sets: KeySets, *, now: Now) -> None:
         self._root = root
+        self._folder = MountedFolder(root)
+        self._stores = stores
         self._key_sets = key_sets
         self._now = now
-        self._seen = b""
+        self._heads = LedgerHeads()
+        self._seen: object = None
+        self._compile_fault = ""
+        self._compiled_faults: Mapping[str, str] = {}
+        self._said: set[tuple[str, str]] = set()
         self._snapshot: Snapshot | None = None
-        self.fault: str | None = "the configuration has not been read yet"
+        self.fault = "the configuration has not been read yet"
 
     def current(self) -> Snapshot | None:
-        """The snapshot in force, or `None` before the first good one."""
+        """The snapshot in force, or `None` before the first."""
         return self._snapshot
 
-    def refresh(self) -> None:
-        """Read again what changed."""
-        try:
-            seen = fingerprint(self._root)
-            if seen == self._seen:
-                return
+    def faults(self) -> dict[str, str]:
+        """What is wrong with objects, by kind, namespace and name."""
+        return {**self._compiled_faults, **{_named("EpochLedger", name): fault for name, fault in self._heads.faults.items()}}
+
+    def report(self) -> dict[str, str]:
+        """The first of `faults`."""
+        return dict(sorted(self.faults().items())[:_SHOWN])
+
+    async def refresh(self) -> None:
+        """Take over what changed since the last time."""
+        mounted = await asyncio.to_thread(self._folder.refresh)
+        waiting = [kind for kind, store in self._stores.by_kind().items() if store.age() is None]
+        if mounted is None or waiting:
+            self._say(self._folder.fault)
+            # At every start it is so for a moment, which is nothing to log.
+            self.fault = self.fault or f"the API server has not told of {', '.join(waiting)} yet; see the gateway's rights"
+            return
+        seen = (mounted, *(store.version for store in self._compiled_stores()))
+        if seen != self._seen and await self._compile(self._inputs(mounted)):
             self._seen = seen
-            self._take_over()
-        except OSError as error:
-            self._seen = b""  # a file that vanished while it was replaced: what is there now is read again
-            self._say(str(error))
-        except (CacheScopeError, ValueError) as error:
-            self._say(str(error))
+        self._say("; ".join(filter(None, (self._folder.fault, self._compile_fault))))
 
-    def _take_over(self) -> None:
-        head = self._head(json.loads((self._root / "config" / "head.json").read_text()))
-        if self._snapshot is not None:
-            self._snapshot = at_head(self._snapshot, head)
-        self._snapshot, faults = self._read(head)
-        self._say("; ".join(faults) or None)
-        log.info("configuration loaded", extra={"sequence": head.sequence})
+    def take_ledgers(self, ledgers: Ledgers | None = None) -> None:
+        """Take over the heads at once; without an argument those that the watch shows."""
+        changed = self._heads.take(self._stores.ledgers.items() if ledgers is None else ledgers)
+        self._tell()
+        if changed and self._snapshot is not None:
+            self._snapshot = at_heads(self._snapshot, self._heads.current)
 
-    def _say(self, fault: str | None) -> None:
+    async def _compile(self, inputs: Inputs) -> bool:
+        try:
+            compiled = await asyncio.to_thread(self._compiled, inputs)
+        except Exception as error:
+            # Objects were judged one by one, and settings when they were read: what is left is a fault of ours, and tried again.
+            log.exception("configuration not compiled")
+            self._compile_fault = f"the configuration was not compiled ({type(error).__name__}); the last one stays: report this"
+            return False
+        self._compile_fault, self._compiled_faults = "", compiled.faults
+        self._heads.take(self._stores.ledgers.items())
+        self._tell()
+        self._snapshot = snapshot_of(
+            compiled.mounted.settings,
+            compiled.policy,
+            compiled.mounted.keys,
+            heads=self._heads.current,
+            authenticator=compiled.authenticator,
+        )
+        return True
+
+    def _compiled_stores(self) -> list[Any]:
+        """Ledgers are not among them: they are taken over without compiling anything."""
+        return [store for kind, store in self._stores.by_kind().items() if kind != "EpochLedger"]
+
+    def _inputs(self, mounted: Mounted) -> Inputs:
+        stores = self._stores
+        return Inputs(
+            mounted=mounted,
+            pools=stores.pools.items(),
+            tenants=stores.tenants.items(),
+            scopes=stores.scopes.items(),
+            secrets=stores.secrets.items(),
+            namespaces=stores.namespaces.items() if stores.namespaces else {},
+            home=stores.home,
+        )
+
+    def _compiled(self, inputs: Inputs) -> Compiled:
+        settings, tenants = inputs.mounted.settings, _values(inputs.tenants)
+        holdings = in_order(tenants)
+        providers = [self._provider(item) for item in settings.identity_providers]
+        tokens = JwtTokens(providers, jwt_identities(holdings), self._now)
+        keys = ApiKeys(api_keys(holdings, {name: reading.value or () for name, reading in inputs.secrets.items()}))
+        policy = Policy(declared(inputs))
+        return Compiled(inputs.mounted, policy, Authenticator(keys, tokens, policy.refused), faults_of(inputs))
+
+    def _provider(self, item: IdentityProvider) -> Provider:
+        return Provider(
+            item.name, item.issuer, item.algorithms, self._key_sets.of(item, self._root / "secrets"), item.leeway_seconds
+        )
+
+    def _say(self, fault: str) -> None:
         if fault and fault != self.fault:
             log.error("configuration at fault", extra={"fault": fault})
         self.fault = fault
 
-    def _read(self, head: Head) -> tuple[Snapshot, list[str]]:
-        config, secrets = self._root / "config", self._root / "secrets"
-        settings = read_settings((config / "settings.yaml").read_text(), "settings.yaml")
-        documents = read_documents((config / "resources.yaml").read_text(), "resources.yaml")
-        tenants = list(select(Tenant, documents, "resources.yaml"))
-        pools = list(select(ServingPool, documents, "resources.yaml"))
-        policy = compile_policy(pools, tenants, list(select(CacheScope, documents, "resources.yaml")))
-        keys = read_keys(self._root / "root-keys")
-        providers = [self._provider(item, secrets) for item in settings.identity_providers]
-        tokens = JwtTokens(providers, list(jwt_identities(tenants, settings)), self._now)
-        entries, faults = api_keys(tenants, secrets)
-        authenticator = Authenticator(ApiKeys(entries), tokens, policy.suspended)
-        return snapshot_of(settings, policy, keys, head=head, authenticator=authenticator), faults
-
-    def _head(self, document: Any) -> Head:  # noqa: ANN401 - parsed JSON
-        newer = parse_head(document)
-        if self._snapshot is None:
-            return newer
-        head, rollbacks = self._snapshot.head.followed_by(newer)
-        for rollback in rollbacks:
-            log.warning("floor held", extra={"rollback": str(rollback)})
-        return head
-
-    def _provider(self, item: IdentityProvider, secrets: Path) -> Provider:
-        return Provider(item.name, item.issuer, item.algorithms, self._key_sets.of(item, secrets), item.leeway_seconds)
+    def _tell(self) -> None:
+        """Log each fault of an object once, for as long as it is there."""
+        faults = set(self.faults().items())
+        for name, fault in sorted(faults - self._said):
+            log.warning("object at fault", extra={"object": name, "fault": fault})
+        self._said = faults
 
 
-def jwt_identities(tenants: Sequence[Tenant], settings: Settings) -> Iterable[JwtIdentity]:
-    """The token identities of all tenants.
-
-    Raises:
-        SpecError: A tenant names a provider that the installation does not have.
-    """
-    known = {provider.name for provider in settings.identity_providers}
-    for tenant in tenants:
-        for item in tenant.spec.identities.jwt:
-            if item.provider not in known:
-                raise SpecError(f"Tenant {tenant.name!r} names the identity provider {item.provider!r}; use one of {sorted(known)}")
-            yield JwtIdentity(tenant.uid, item.provider, item.audience, item.claims, item.principal_claim)
+def declared(inputs: Inputs) -> Declared:
+    """What the policy is made of."""
+    return Declared(
+        pools=_values(inputs.pools),
+        tenants=_values(inputs.tenants),
+        scopes=_values(inputs.scopes),
+        sealed=frozenset(name.namespace for name, reading in inputs.scopes.items() if reading.value is None),
+        namespaces={name.name: reading.value or {} for name, reading in inputs.namespaces.items()},
+        home=inputs.home,
+    )
 
 
-def api_keys(tenants: Sequence[Tenant], secrets: Path) -> tuple[dict[str, ApiKeyEntry], list[str]]:
-    """The API keys of all tenants by key id, and what is wrong with the others: those are refused, and harm nobody else."""
-    entries: dict[str, ApiKeyEntry] = {}
-    claimed: set[str] = set()
-    faults: list[str] = []
-    for tenant, secret, key_id, content in _key_files(tenants, secrets):
-        if key_id in claimed:
-            entries.pop(key_id, None)
-            faults.append(f"the API key id {key_id!r} is claimed twice and refused; remove it from one of the Secrets")
-            continue
-        claimed.add(key_id)
-        try:
-            entries[key_id] = _entry(tenant, secret, key_id, content)
-        except SpecError as error:
-            faults.append(str(error))
-    return entries, faults
+def faults_of(inputs: Inputs) -> dict[str, str]:
+    """What is wrong, by object."""
+    kinds: dict[str, Mapping[Name, Reading[Any]]] = {
+        "ServingPool": inputs.pools,
+        "Tenant": inputs.tenants,
+        "CacheScope": inputs.scopes,
+        "Secret": inputs.secrets,
+    }
+    faults = {
+        _named(kind, name): reading.fault for kind, items in kinds.items() for name, reading in items.items() if reading.fault
+    }
+    shared = "until it can be read, all tenants of its namespace share nothing (class Request)"
+    return {name: f"{fault}; {shared}" if name.startswith("CacheScope ") else fault for name, fault in faults.items()}
 
 
-def fingerprint(root: Path) -> bytes:
-    """A digest of the names and contents of all files below a folder."""
-    digest = hashlib.sha256()
-    for path in sorted(root.rglob("*")):
-        if path.is_file() and not any(part.startswith("..") for part in path.relative_to(root).parts):
-            digest.update(str(path.relative_to(root)).encode() + b"\0" + hashlib.sha256(path.read_bytes()).digest())
-    return digest.digest()
+def _values(items: Mapping[Name, Reading[T]]) -> list[T]:
+    return [reading.value for reading in items.values() if reading.value is not None]
 
 
-def _key_files(tenants: Sequence[Tenant], secrets: Path) -> Iterable[tuple[Tenant, str, str, str]]:
-    """Every file of every API key Secret: tenant, Secret, key id, content. A Secret that is not there yet holds no keys."""
-    for tenant in tenants:
-        for name in dict.fromkeys(source.secret_name for source in tenant.spec.identities.api_keys):
-            folder = secrets / name
-            for path in sorted(folder.iterdir()) if folder.is_dir() else []:
-                if not path.name.startswith("."):
-                    yield tenant, name, path.name, path.read_text()
-
-
-def _entry(tenant: Tenant, secret: str, key_id: str, content: str) -> ApiKeyEntry:
-    try:
-        fields = json.loads(content)
-        entry = ApiKeyEntry(str(fields["hash"]), tenant.uid, str(fields["principal"]))
-        ApiKeys({key_id: entry})
-    except (ValueError, KeyError, TypeError) as error:
-        raise SpecError(f"Secret {secret!r} holds no API key entry ({error!r}); make one: `cachescope keys create`") from error
-    return entry
+def _named(kind: str, name: Name) -> str:
+    return f"{kind} {name.namespace}/{name.name}"

@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import TypeVar, cast
 
 import orjson
 
-from cachescope.api.resources import ServingPool
+from cachescope.api.pools import ServingPool
+from cachescope.core.endpoints import pool_key
 from cachescope.core.permits import PERMIT_HEADER, write_permit
 from cachescope.engines.routes import Route
 from cachescope.engines.vllm import ROUTES
@@ -35,6 +36,7 @@ log = logging.getLogger(__name__)
 KEPT_HEADERS = frozenset({"accept", "content-type", "user-agent", "x-request-id"})
 MODELS = ("GET", "/v1/models")
 LARGE_BODY_BYTES = 128 * 1024
+UNDECIDED_BODY_BYTES = 16 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +85,9 @@ class Decision:
 
     @property
     def max_request_bytes(self) -> int:
-        """Largest body that is accepted; nothing before the configuration is loaded."""
+        """Largest body that is accepted. One that was begun when nothing may be decided any more is read, and answered with 503."""
         snapshot = self.current()
-        return snapshot.settings.max_request_bytes if snapshot else 0
+        return snapshot.settings.max_request_bytes if snapshot else UNDECIDED_BODY_BYTES
 
     async def admit(self, head: RequestHead) -> Admitted | Answer:
         """Decide from the headers alone."""
@@ -125,7 +127,7 @@ class Decision:
         if isinstance(identity, Answer):
             return identity
         if (head.method, head.path) == MODELS:
-            return models_answer(snapshot.policy.pools)
+            return models_answer(snapshot.policy.models(identity.tenant_uid))
         route = ROUTES.get((head.method, head.path))
         if route is None:
             return answer("not_found")
@@ -140,21 +142,28 @@ class Decision:
         identity = await authenticated(snapshot, admitted.head)
         if isinstance(identity, Answer):
             return identity
-        asker = snapshot.askers.find(identity, asked.cleaned.model)
-        if asker is None:
+        known = snapshot.policy.models(identity.tenant_uid).get(asked.cleaned.model)
+        if known is None:
             return answer("model_not_found", param="model")
-        name = asker.pool.name
-        chosen = self.fleet.choose(name, snapshot.trusts[name], asker.namespace.encode())
-        if chosen is None:
-            return answer("no_endpoint")
-        return self._forward(admitted, asked, Grant(snapshot, asker, binding.Engine(chosen[0], chosen[1].statement)))
+        grant = self._grant(snapshot, identity, known.pool)
+        return self._forward(admitted, asked, grant) if grant else answer("no_endpoint")
+
+    def _grant(self, snapshot: Snapshot, identity: Identity, pool: ServingPool) -> Grant | None:
+        """Which engine of a pool serves an identity; `None` when none is routable, or nobody knows which epochs stand."""
+        name = pool_key(pool.namespace, pool.name)
+        trust = snapshot.trusts.get(name)
+        if trust is None:
+            return None
+        asker = snapshot.askers.of(identity, pool)
+        chosen = self.fleet.choose(name, trust, asker.namespace.encode())
+        return Grant(snapshot, asker, binding.Engine(chosen[0], chosen[1].statement)) if chosen else None
 
     def _forward(self, admitted: Admitted, asked: Asked, grant: Grant) -> Forward:
         snapshot, asker, engine, route = grant.snapshot, grant.asker, grant.engine, admitted.route
-        bound = binding.record(asker, asked.content, engine.statement, snapshot.head.lineage)
+        bound = binding.record(asker, asked.content, engine.statement)
         salt, reuse = binding.salt_of(snapshot.keys, bound, self.entropy)
         upstream = binding.Upstream(route.method, route.path, with_salt(asked.cleaned, salt), engine)
-        permit = binding.permit(asker, bound, upstream, snapshot.head, reuse=reuse, permit_id=self.entropy(16).hex())
+        permit = binding.permit(asker, bound, upstream, reuse=reuse, permit_id=self.entropy(16).hex())
         signed = write_permit(binding.signing_key(snapshot.permits[asker.pool.uid], engine.statement), permit)
         request_id = admitted.head.one("x-request-id") or ""
         self.audit.forwarded(request_id, route.path, asker, permit, stripped=asked.cleaned.stripped)
@@ -200,7 +209,7 @@ def unacceptable_form(head: RequestHead) -> Answer | None:
     return None if known else answer("unsupported_media_type")
 
 
-def models_answer(pools: Mapping[str, ServingPool]) -> Answer:
-    """The list of models, as OpenAI gives it."""
-    models = [{"id": name, "object": "model", "created": 0, "owned_by": "cachescope"} for name in sorted(pools)]
+def models_answer(models_of_tenant: Collection[str]) -> Answer:
+    """The list of the models that a tenant may use, as OpenAI gives it."""
+    models = [{"id": name, "object": "model", "created": 0, "owned_by": "cachescope"} for name in sorted(models_of_tenant)]
     return Answer(200, orjson.dumps({"object": "list", "data": models}), "models")

@@ -1,6 +1,7 @@
-"""The fleet: endpoints as the cluster reports them, proofs as the guards give them, requests in flight.
+"""The fleet: endpoints as the cluster reports them, proofs and leases as the guards give them, requests in flight.
 
-One loop challenges what is due; the decision asks for the choice and never waits here.
+An endpoint is routable when it is ready, its guard proved itself a moment ago (`challenges`), and that very process holds a
+lease. One loop challenges what is due; the decision asks for the choice and never waits here.
 """
 
 from __future__ import annotations
@@ -14,11 +15,12 @@ from typing import Protocol
 
 from cachescope.core.endpoints import Endpoint, choose
 from cachescope.core.errors import ClusterError, WireFormatError
-from cachescope.gateway.challenges import ChallengeAnswer, PoolTrust, Proof, due, kept, proven, routable
+from cachescope.gateway.challenges import ChallengeAnswer, PoolTrust, Proof, due, kept, problem, proven
 
 log = logging.getLogger(__name__)
 
 PERIOD_SECONDS = 0.1
+ROUTABLE = "routable"
 
 
 class EndpointSource(Protocol):
@@ -39,18 +41,27 @@ class Challenger(Protocol):
         """
 
 
+class Leases(Protocol):
+    """What guards hold in the Kubernetes API."""
+
+    def problem(self, endpoint: Endpoint, trust: PoolTrust, boot_id: str) -> str | None:
+        """Why a guard process holds no valid lease, or `None`."""
+
+
 class Fleet:
     """All endpoints of all pools, and what is known of their guards.
 
     Args:
         source: Where endpoints come from.
         challenger: How challenges are sent.
+        leases: The leases of guards.
         clock: Milliseconds of a clock that only rises.
     """
 
-    def __init__(self, source: EndpointSource, challenger: Challenger, clock: Callable[[], int]) -> None:
+    def __init__(self, source: EndpointSource, challenger: Challenger, leases: Leases, *, clock: Callable[[], int]) -> None:
         self._source = source
         self._challenger = challenger
+        self._leases = leases
         self._clock = clock
         # By endpoint, address included: a proof is worth nothing for another address that claims the same pod.
         self._proofs: dict[Endpoint, Proof] = {}
@@ -62,11 +73,7 @@ class Fleet:
     def choose(self, pool: str, trust: PoolTrust, key: bytes) -> tuple[Endpoint, Proof] | None:
         """The endpoint for a key and its guard's latest proof, or `None` when nobody is routable."""
         now = self._clock()
-        fresh = [
-            endpoint
-            for endpoint in self._source.endpoints(pool)
-            if routable(self._proofs.get(endpoint), max_age_ms=trust.max_age_ms, now=now)
-        ]
+        fresh = [endpoint for endpoint in self._source.endpoints(pool) if self._problem(endpoint, trust, now) is None]
         endpoint = choose(key, fresh, self._in_flight)
         return (endpoint, self._proofs[endpoint]) if endpoint else None
 
@@ -89,17 +96,24 @@ class Fleet:
         """For each ready pod and its address: `routable`, or why it is not."""
         now = self._clock()
         return {
-            f"{endpoint.pod_uid} {endpoint.address}": "routable"
-            if routable(self._proofs.get(endpoint), max_age_ms=trust.max_age_ms, now=now)
-            else self._faults.get(endpoint, "not challenged yet")
+            f"{endpoint.pod_uid} {endpoint.address}": self._problem(endpoint, trust, now) or ROUTABLE
             for endpoint in self._source.endpoints(pool)
         }
+
+    def routable(self, trusts: Mapping[str, PoolTrust]) -> dict[str, tuple[str, ...]]:
+        """UIDs of the pods that requests may go to, by pool UID; pools without any are left out."""
+        now = self._clock()
+        found = {
+            trust.pool_uid: sorted({e.pod_uid for e in self._source.endpoints(pool) if self._problem(e, trust, now) is None})
+            for pool, trust in trusts.items()
+        }
+        return {uid: tuple(pods) for uid, pods in found.items() if pods}
 
     async def watch(self, trusts: Callable[[], Mapping[str, PoolTrust]]) -> None:
         """Challenge what is due, until cancelled.
 
         Args:
-            trusts: Gives what to hold answers against, by pool name, as configured at that moment.
+            trusts: Gives what to hold answers against, by pool (`pool_key`), as configured at that moment.
         """
         while True:
             self.step(trusts())
@@ -113,11 +127,15 @@ class Fleet:
         self._faults = kept(self._faults, endpoints)
         now = self._clock()
         for endpoint, trust in endpoints.items():
-            if endpoint not in self._under_way and due(
-                self._proofs.get(endpoint), self._last_sent.get(endpoint), max_age_ms=trust.max_age_ms, now=now
-            ):
+            if endpoint not in self._under_way and due(self._proofs.get(endpoint), self._last_sent.get(endpoint), trust, now=now):
                 self._last_sent[endpoint] = now
                 self._start(endpoint, trust)
+
+    def _problem(self, endpoint: Endpoint, trust: PoolTrust, now: int) -> str | None:
+        proof = self._proofs.get(endpoint)
+        if proof is None:
+            return self._faults.get(endpoint, "not challenged yet")
+        return problem(proof, trust, now=now) or self._leases.problem(endpoint, trust, proof.statement.boot_id)
 
     def _start(self, endpoint: Endpoint, trust: PoolTrust) -> None:
         task = asyncio.create_task(self._prove(endpoint, trust))
@@ -138,7 +156,7 @@ class Fleet:
             return
         if self._faults.pop(endpoint, None) or endpoint not in self._proofs:
             boot_id = proof.statement.boot_id
-            log.info("endpoint routable", extra={"pool": endpoint.pool, "pod_uid": endpoint.pod_uid, "boot_id": boot_id})
+            log.info("guard proved itself", extra={"pool": endpoint.pool, "pod_uid": endpoint.pod_uid, "boot_id": boot_id})
         self._proofs[endpoint] = proof
 
     def _refuse(self, endpoint: Endpoint, fault: str) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from aiohttp import web
@@ -10,8 +11,11 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_l
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from cachescope.gateway.configuration import Configuration
-from cachescope.gateway.fleet import Fleet
+from cachescope.core.endpoints import pool_key
+from cachescope.gateway.challenges import PoolTrust
+from cachescope.gateway.fleet import ROUTABLE, Fleet
+from cachescope.gateway.snapshot import Snapshot
+from cachescope.gateway.standing import Standing
 
 
 @dataclass(frozen=True)
@@ -19,47 +23,72 @@ class Health(Collector):
     """What readiness looks at.
 
     Attributes:
-        configuration: The configuration in force.
+        standing: Whether anything may be decided.
         fleet: The endpoints.
-        endpoints_age: Seconds since the cluster last told of endpoints, or `None` before the first time.
         key_problems: What is wrong with key sets, by provider.
     """
 
-    configuration: Configuration
+    standing: Standing
     fleet: Fleet
-    endpoints_age: Callable[[], float | None]
     key_problems: Callable[[], dict[str, str]]
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        """Implements prometheus_client's `Collector`: age and endpoints by state."""
-        age = self.endpoints_age()
-        snapshot = self.configuration.current()
+        """Implements prometheus_client's `Collector`: right, ages of watches, faults by kind, endpoints by state."""
+        standing, snapshot = self.standing, self.standing.configuration.current()
         yield GaugeMetricFamily(
             "cachescope_configuration_in_force", "1 once a configuration is in force.", int(snapshot is not None)
         )
-        yield GaugeMetricFamily(
-            "cachescope_endpoints_age_seconds", "Since the API server last answered.", -1 if age is None else age
-        )
-        states = GaugeMetricFamily("cachescope_endpoints", "Ready endpoints by pool and state.", labels=["pool", "state"])
-        for pool, trust in (snapshot.trusts if snapshot else {}).items():
-            found = [state == "routable" for state in self.fleet.states(pool, trust).values()]
-            states.add_metric([pool, "routable"], sum(found))
-            states.add_metric([pool, "unproven"], len(found) - sum(found))
-        yield states
+        left = standing.right.left_ms(standing.clock()) / 1000
+        yield GaugeMetricFamily("cachescope_gateway_right_seconds", "Until the gateway's right ends; 0 without one.", left)
+        ages = GaugeMetricFamily("cachescope_watch_age_seconds", "Since the API server last answered a watch.", labels=["kind"])
+        for kind, age in standing.ages().items():
+            ages.add_metric([kind], -1 if age is None else age)
+        yield ages
+        yield self._faults()
+        yield self._endpoints(snapshot.trusts if snapshot else {})
 
     def report(self) -> tuple[bool, dict[str, object]]:
         """Whether requests can be decided, and everything that an on-call engineer asks first."""
-        snapshot = self.configuration.current()
-        age = self.endpoints_age()
-        ready = snapshot is not None and age is not None
-        pools = {pool: self.fleet.states(pool, trust) for pool, trust in snapshot.trusts.items()} if snapshot else {}
-        return ready, {
-            "ready": ready,
-            "configuration": self.configuration.fault or "loaded",
-            "endpoints_age_seconds": None if age is None else round(age, 1),
+        standing, configuration = self.standing, self.standing.configuration
+        problems = list(standing.problems())
+        snapshot = configuration.current()
+        return not problems, {
+            "ready": not problems,
+            "problems": problems,
+            "configuration": configuration.fault or ("loaded" if snapshot else "not loaded"),
+            "objects_at_fault": configuration.report(),
+            "right_seconds": round(standing.right.left_ms(standing.clock()) / 1000, 1),
+            "watch_age_seconds": {kind: None if age is None else round(age, 1) for kind, age in standing.ages().items()},
             "key_sets": self.key_problems() or "fresh",
-            "pools": pools,
+            "pools": self._pools(snapshot) if snapshot else {},
         }
+
+    def _pools(self, snapshot: Snapshot) -> dict[str, object]:
+        """What is known of the endpoints of each pool, also of those that no request goes to."""
+        keys = sorted(pool_key(pool.namespace, pool.name) for pool in snapshot.policy.pools.values())
+        trusts = snapshot.trusts
+        return {
+            key: self.fleet.states(key, trusts[key])
+            if key in trusts
+            else "it has no EpochLedger that can be read; see the operator"
+            for key in keys
+        }
+
+    def _faults(self) -> GaugeMetricFamily:
+        found = Counter(name.partition(" ")[0] for name in self.standing.configuration.faults())
+        metric = GaugeMetricFamily("cachescope_objects_at_fault", "Objects that were left out or narrowed.", labels=["kind"])
+        for kind, count in found.items():
+            metric.add_metric([kind], count)
+        return metric
+
+    def _endpoints(self, trusts: Mapping[str, PoolTrust]) -> GaugeMetricFamily:
+        metric = GaugeMetricFamily("cachescope_endpoints", "Ready endpoints.", labels=["pool_namespace", "pool", "state"])
+        for key, trust in trusts.items():
+            namespace, _, pool = key.partition("/")
+            found = [state == ROUTABLE for state in self.fleet.states(key, trust).values()]
+            metric.add_metric([namespace, pool, "routable"], sum(found))
+            metric.add_metric([namespace, pool, "unproven"], len(found) - sum(found))
+        return metric
 
 
 async def serve_health(health: Health, registry: CollectorRegistry, port: int) -> web.AppRunner:

@@ -7,13 +7,14 @@ root keys also holds `targets`, the key that names epoch targets: it never rotat
 from __future__ import annotations
 
 import binascii
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 from cachescope.core.errors import SpecError
 from cachescope.core.keys import Key, KeyRing, derive
+from cachescope.core.leases import lease_keys
 from cachescope.core.permits import permit_keys
 
 TARGETS = "targets"
@@ -41,27 +42,46 @@ class GatewayKeys:
         """Key of salts."""
         return self.root.derive("salt").current
 
-    def permits(self, pool_uids: Iterable[str]) -> Mapping[str, KeyRing]:
-        """Permit keys by pool UID."""
-        return {uid: permit_keys(self.root, uid) for uid in pool_uids}
+    def permits(self, pool_uid: str) -> KeyRing:
+        """Permit keys of a pool; the same object whenever they are asked for."""
+        if pool_uid not in self._permits:
+            self._permits[pool_uid] = permit_keys(self.root, pool_uid)
+        return self._permits[pool_uid]
+
+    @cached_property
+    def lease(self) -> Key:
+        """Key of the gateways' own leases."""
+        return lease_keys(self.root).current
+
+    @cached_property
+    def _permits(self) -> dict[str, KeyRing]:
+        return {}
 
 
-def read_keys(folder: Path) -> GatewayKeys:
-    """Read the root keys of a mounted Secret.
+def key_files(folder: Path) -> dict[str, str]:
+    """The texts of all keys by id.
 
     Raises:
-        SpecError: The folder lacks a key, or a file holds none.
+        OSError: The folder cannot be read.
     """
-    names = sorted(path.name for path in folder.iterdir() if not path.name.startswith(".")) if folder.is_dir() else []
-    if TARGETS not in names or len(names) < 2:
-        raise SpecError(f"{folder} needs the file {TARGETS!r} and at least one root key; mount the Secret with the root keys there")
-    keys = {name: _key(folder / name) for name in names}
-    naming = derive(keys.pop(TARGETS), "target")
-    return GatewayKeys(KeyRing.of(*keys.values()), naming)
+    return {path.name: path.read_text() for path in sorted(folder.iterdir()) if not path.name.startswith(".")}
 
 
-def _key(path: Path) -> Key:
+def parse_keys(texts: Mapping[str, str]) -> GatewayKeys:
+    """The keys of an installation, from their texts.
+
+    Raises:
+        SpecError: A key is missing, or a text is none.
+    """
+    keys = {name: _key(name, text) for name, text in texts.items()}
+    targets = keys.pop(TARGETS, None)
+    if targets is None or not keys:
+        raise SpecError(f"{TARGETS!r} and at least one root key are needed; mount the Secret with the root keys")
+    return GatewayKeys(KeyRing.of(*keys.values()), derive(targets, "target"))
+
+
+def _key(name: str, text: str) -> Key:
     try:
-        return Key(path.name, binascii.unhexlify(path.read_text().strip()))
+        return Key(name, binascii.unhexlify(text.strip()))
     except (binascii.Error, ValueError) as error:
-        raise SpecError(f"{path} is not a key; write 64 hexadecimal digits") from error
+        raise SpecError(f"the root key {name!r} is not a key; write 64 hexadecimal digits") from error

@@ -3,29 +3,52 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import gc
+import os
 import signal
+import sys
 import time
-from collections.abc import Coroutine, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from prometheus_client import CollectorRegistry
 
+from cachescope.core.errors import SpecError
+from cachescope.core.leases import Right
 from cachescope.gateway.audit import Audit
 from cachescope.gateway.challenges import PoolTrust
 from cachescope.gateway.configuration import Configuration
 from cachescope.gateway.decision import Decision
-from cachescope.gateway.fleet import Fleet
+from cachescope.gateway.fleet import Challenger, Fleet
+from cachescope.gateway.guard_leases import GuardLeases
 from cachescope.gateway.health import Health, serve_health
 from cachescope.gateway.http_challenger import HttpChallenger
 from cachescope.gateway.identity.jwks_sources import key_session
 from cachescope.gateway.key_sets import ProviderKeySets
+from cachescope.gateway.lease import GatewayLease, Pod, RestLeases, ledgers_path
 from cachescope.gateway.processor import serve
-from cachescope.kube.endpoint_slices import EndpointSlices
+from cachescope.gateway.standing import Standing
+from cachescope.gateway.stores import CLUSTER, Followed, follow
+from cachescope.kube.rest import Rest
+from cachescope.leases.clock import process_clock
+from cachescope.leases.rounds import Rounds
 
 REFRESH_SECONDS = 1.0
 DRAIN_SECONDS = 30.0
+LEAST_PAUSE_SECONDS = 0.05
+ROUTABLE_SECONDS = 0.5
+SWITCH_SECONDS = 0.0005
+"""How long a thread may keep the interpreter: compiling ten thousand tenants must not hold up a request by Python's usual 5 ms."""
+GARBAGE_THRESHOLDS = (20_000, 5, 400)
+"""When garbage is looked for. By Python's own numbers each compiling of ten thousand tenants walks all objects, for 0.2 s in which
+nothing is answered. What lives long here hangs together without cycles, and goes by its reference counts."""
+
+
+def _variable(name: str, default: str) -> Callable[[], str]:
+    return lambda: os.environ.get(name, default)
 
 
 @dataclass(frozen=True)
@@ -33,56 +56,130 @@ class Options:
     """How the processor is started.
 
     Attributes:
-        root: Folder of the configuration.
+        root: Folder of what is mounted.
         socket: Unix socket for Envoy.
         port: Port of health and metrics.
-        namespace: Namespace of the pools.
+        namespace: Namespace of the installation.
+        scope: `Namespaced` for the resources of that namespace alone, `Cluster` for those of all; `CACHESCOPE_SCOPE`.
+        pod_name: Name of this pod; `CACHESCOPE_POD_NAME`.
+        pod_uid: UID of this pod; `CACHESCOPE_POD_UID`.
     """
 
     root: Path
     socket: str
     port: int
     namespace: str
+    scope: str = field(default_factory=_variable("CACHESCOPE_SCOPE", "Namespaced"))
+    pod_name: str = field(default_factory=_variable("CACHESCOPE_POD_NAME", ""))
+    pod_uid: str = field(default_factory=_variable("CACHESCOPE_POD_UID", ""))
+
+
+class Gateway:
+    """The parts of one processor.
+
+    Args:
+        options: How it is started.
+        rest: The API server.
+        key_sets: Key sets of identity providers.
+        challenger: Sends challenges.
+    """
+
+    def __init__(self, options: Options, rest: Rest, *, key_sets: ProviderKeySets, challenger: Challenger) -> None:
+        self._options = options
+        self._rest = rest
+        self._key_sets = key_sets
+        self._changed = asyncio.Event()
+        self.clock = process_clock()
+        self.right = Right()
+        self.followed: Followed = follow(
+            rest, options.namespace, options.scope, changed=self._changed.set, ledgers_changed=self._ledgers_changed
+        )
+        self.configuration = Configuration(options.root, self.followed.stores, key_sets, now=time.time)
+        self.fleet = Fleet(self.followed.slices, challenger, GuardLeases(self.followed.leases.get), clock=self.clock)
+        self.standing = Standing(self.configuration, self.right, self.clock, self.followed.ages)
+
+    def tasks(self) -> list[Coroutine[Any, Any, None]]:
+        """What runs beside requests; none of it ends."""
+        return [self.followed.run(), self._keep_fresh(), self.fleet.watch(self.trusts), self._keep_right()]
+
+    def trusts(self) -> Mapping[str, PoolTrust]:
+        """What guards are held against now."""
+        snapshot = self.configuration.current()
+        return snapshot.trusts if snapshot else {}
+
+    def _ledgers_changed(self) -> None:
+        self.configuration.take_ledgers()
+        self._changed.set()
+
+    async def _keep_fresh(self) -> None:
+        while True:
+            self._changed.clear()
+            started = time.monotonic()
+            await self.configuration.refresh()
+            snapshot = self.configuration.current()
+            if snapshot:
+                self._key_sets.tend(snapshot.settings)
+            # A pause as long as the work: changes that come in one after the other are taken over together.
+            await asyncio.sleep(max(LEAST_PAUSE_SECONDS, time.monotonic() - started))
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._changed.wait(), REFRESH_SECONDS)
+
+    async def _keep_right(self) -> None:
+        """Rounds from the first configuration on: before it there is nothing to have a right to."""
+        while (snapshot := self.configuration.current()) is None:  # noqa: ASYNC110 - once, at the start
+            await asyncio.sleep(LEAST_PAUSE_SECONDS)
+        options, lease_ms = self._options, snapshot.settings.lease_seconds * 1000
+        holder = GatewayLease(
+            Pod(options.namespace, options.pod_name, options.pod_uid),
+            api=self._rest,
+            ledgers=ledgers_path(None if options.scope == CLUSTER else options.namespace),
+            configuration=self.configuration,
+            routable=lambda: self.fleet.routable(self.trusts()),
+            lease_ms=lease_ms,
+        )
+        store = RestLeases(self._rest, options.namespace)
+        rounds = Rounds(store, holder, right=self.right, clock=self.clock, lease_ms=lease_ms)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(rounds.run())
+            group.create_task(self._publish(holder, rounds))
+
+    async def _publish(self, holder: GatewayLease, rounds: Rounds) -> None:
+        """An extra round whenever other pods are routed to than the lease says: a pool is Ready by that."""
+        while True:
+            if self.fleet.routable(self.trusts()) != holder.said:
+                rounds.hurry()
+            await asyncio.sleep(ROUTABLE_SECONDS)
 
 
 async def run(options: Options) -> None:
-    """Run the processor until SIGTERM or SIGINT."""
+    """Run the processor until SIGTERM or SIGINT.
+
+    Raises:
+        SpecError: The pod is not named.
+    """
+    if not (options.pod_name and options.pod_uid):
+        raise SpecError(
+            "CACHESCOPE_POD_NAME and CACHESCOPE_POD_UID name the gateway's FenceLease; set both from the pod's own fields"
+        )
+    sys.setswitchinterval(SWITCH_SECONDS)
+    gc.set_threshold(*GARBAGE_THRESHOLDS)
     stop = _stop_signal()
-    async with key_session() as session:
-        key_sets = ProviderKeySets(session)
-        configuration = Configuration(options.root, key_sets, time.time)
-        slices, challenger, registry = EndpointSlices(options.namespace), HttpChallenger(), CollectorRegistry()
-        fleet = Fleet(slices, challenger, _boot_milliseconds)
-        health = Health(configuration, fleet, slices.age, key_sets.problems)
+    challenger = HttpChallenger()
+    async with Rest() as rest, key_session() as session:
+        key_sets, registry = ProviderKeySets(session), CollectorRegistry()
+        gateway = Gateway(options, rest, key_sets=key_sets, challenger=challenger)
+        health = Health(gateway.standing, gateway.fleet, key_sets.problems)
         registry.register(health)
         runner = await serve_health(health, registry, options.port)
-        background = [
-            asyncio.create_task(_keep_fresh(configuration, key_sets)),
-            asyncio.create_task(slices.run()),
-            asyncio.create_task(fleet.watch(lambda: _trusts(configuration))),
-        ]
-        server = await serve(Decision(configuration.current, fleet, Audit(registry)), options.socket)
+        background = [asyncio.create_task(task) for task in gateway.tasks()]
+        server = await serve(Decision(gateway.standing.in_force, gateway.fleet, Audit(registry)), options.socket)
         await _first(stop.wait(), background)
         await server.stop(DRAIN_SECONDS)
         for task in background:
             task.cancel()
+        await asyncio.gather(*background, return_exceptions=True)
         await runner.cleanup()
         await challenger.close()
-
-
-def _trusts(configuration: Configuration) -> Mapping[str, PoolTrust]:
-    snapshot = configuration.current()
-    return snapshot.trusts if snapshot else {}
-
-
-async def _keep_fresh(configuration: Configuration, key_sets: ProviderKeySets) -> None:
-    while True:
-        # In a thread: reading and compiling thousands of tenants would hold up every request.
-        await asyncio.to_thread(configuration.refresh)
-        snapshot = configuration.current()
-        if snapshot:
-            key_sets.tend(snapshot.settings)
-        await asyncio.sleep(REFRESH_SECONDS)
 
 
 async def _first(stopped: Coroutine[Any, Any, bool], background: list[asyncio.Task[None]]) -> None:
@@ -100,7 +197,3 @@ def _stop_signal() -> asyncio.Event:
     for name in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(name, stop.set)
     return stop
-
-
-def _boot_milliseconds() -> int:
-    return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000

@@ -1,24 +1,27 @@
-"""Policy: resources compiled into what a request needs to know, once for each change.
+"""Policy: declared resources, indexed for requests, once for each change.
 
 Rules:
 
-- every request has exactly one scope: of the CacheScopes that name its pool and its tenant the narrowest applies, and without one
-  the default, class `Tenant`;
-- two objects that claim the same thing (a UID, a model name, an API key id) are an error of the configuration, never a choice;
-- a CacheScope that names something unknown is an error: silently ignoring it could widen a cache.
+- a tenant may use the pools that admit its namespace: those of the namespace itself, and those whose selector matches its labels;
+- of several pools that serve one model name, the tenant's own namespace comes first, then the installation's, which is the
+  platform's, then the oldest, then the least UID: a newcomer that takes the model name of another changes nothing for those who are
+  served, and no team draws the prompts of another away from the platform's pools;
+- every request has exactly one scope: of the CacheScopes of the tenant's namespace that name it and the pool, the narrowest, and
+  without one the default, class `Tenant`; what a scope names and nobody declared is passed over;
+- while a CacheScope of a namespace cannot be read, its tenants share nothing (class `Request`): it may say anything;
+- what is unclear narrows and never widens, and a fault in one object changes nothing for the owners of others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TypeVar
+from collections import defaultdict
+from collections.abc import Collection, ItemsView, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 
-from cachescope.api.resources import CacheScope, ServingPool, Tenant
-from cachescope.core.errors import SpecError
+from cachescope.api.pools import ServingPool
+from cachescope.api.scopes import CacheScope
 from cachescope.core.types import ScopeClass
-
-T = TypeVar("T")
+from cachescope.gateway.readings import KnownPool, KnownTenant
 
 
 @dataclass(frozen=True)
@@ -28,7 +31,7 @@ class EffectiveScope:
     Attributes:
         scope_class: The class.
         uid: UID of the CacheScope; of the pool where the default applies.
-        policy_revision: Revision of this rule alone.
+        policy_revision: Revision of this rule alone: the generation of the CacheScope.
     """
 
     scope_class: ScopeClass
@@ -37,69 +40,107 @@ class EffectiveScope:
 
 
 @dataclass(frozen=True)
+class Declared:
+    """What the API holds.
+
+    Attributes:
+        pools: All pools.
+        tenants: All tenants.
+        scopes: The CacheScopes that can be read.
+        sealed: Namespaces with a CacheScope that cannot be read.
+        namespaces: Labels by namespace.
+        home: The installation's namespace.
+    """
+
+    pools: Collection[KnownPool] = ()
+    tenants: Collection[KnownTenant] = ()
+    scopes: Collection[CacheScope] = ()
+    sealed: frozenset[str] = frozenset()
+    namespaces: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    home: str = ""
+
+
 class Policy:
     """Everything declared, indexed for requests.
 
+    Args:
+        declared: What the API holds.
+
     Attributes:
-        pools: Pools by the model name that clients send.
         tenants: Tenants by UID.
-        scopes: Effective scopes by tenant UID and pool UID, where a CacheScope applies.
+        pools: Pools by UID, those that cannot be read left out.
     """
 
-    pools: Mapping[str, ServingPool]
-    tenants: Mapping[str, Tenant]
-    scopes: Mapping[tuple[str, str], EffectiveScope]
+    def __init__(self, declared: Declared) -> None:
+        self.tenants = {tenant.uid: tenant for tenant in declared.tenants}
+        self.pools = {item.pool.uid: item.pool for item in declared.pools if item.readable}
+        self._sealed = declared.sealed
+        self._namespaces = declared.namespaces
+        self._local: defaultdict[str, list[KnownPool]] = defaultdict(list)
+        for item in sorted(declared.pools, key=_age):
+            self._local[item.pool.namespace].append(item)
+        self._open = [item for items in self._local.values() for item in items if _labels(item.pool)]
+        self._open.sort(key=lambda item: (item.pool.namespace != declared.home, *_age(item)))
+        self._rules = _rules(declared.scopes)
+        self._served: dict[str, Mapping[str, KnownPool]] = {}
+
+    @property
+    def refused(self) -> frozenset[str]:
+        """UIDs of the tenants whose credentials are refused."""
+        return frozenset(uid for uid, tenant in self.tenants.items() if tenant.refused)
+
+    def models(self, tenant_uid: str) -> Mapping[str, KnownPool]:
+        """The pools that a tenant may use, by the model name that clients send."""
+        tenant = self.tenants.get(tenant_uid)
+        if tenant is None:
+            return {}
+        if tenant.namespace not in self._served:
+            # Made when it is asked for: every namespace with every pool would be too many.
+            self._served[tenant.namespace] = _first_by_model(self._admitting(tenant.namespace))
+        return self._served[tenant.namespace]
 
     def scope(self, tenant_uid: str, pool: ServingPool) -> EffectiveScope:
         """The sharing rule of a tenant on a pool."""
-        default = EffectiveScope(ScopeClass.TENANT, pool.uid, 1)
-        return self.scopes.get((tenant_uid, pool.uid), default)
+        tenant = self.tenants[tenant_uid]
+        if tenant.namespace in self._sealed:
+            return EffectiveScope(ScopeClass.REQUEST, pool.uid, 1)
+        found = self._rules.get((tenant.namespace, tenant.name), ()) if pool.namespace == tenant.namespace else ()
+        rules = (EffectiveScope(item.spec.scope_class, item.uid, item.metadata.generation) for item in found if _names(item, pool))
+        narrowest = max(rules, key=lambda rule: (rule.scope_class.width, rule.uid), default=None)
+        return narrowest or EffectiveScope(ScopeClass.TENANT, pool.uid, 1)
 
-    @property
-    def suspended(self) -> frozenset[str]:
-        """UIDs of the tenants that are refused."""
-        return frozenset(uid for uid, tenant in self.tenants.items() if tenant.spec.suspended)
-
-
-def compile_policy(pools: Sequence[ServingPool], tenants: Sequence[Tenant], scopes: Sequence[CacheScope]) -> Policy:
-    """Compile resources.
-
-    Raises:
-        SpecError: Two objects claim the same, or a reference names nothing.
-    """
-    _unique([*pools, *tenants, *scopes], lambda item: item.uid, "UID")
-    by_name = _unique(pools, lambda pool: pool.name, "pool name")
-    tenant_names = _unique(tenants, lambda tenant: tenant.name, "tenant name")
-    return Policy(
-        pools=_unique(pools, lambda pool: pool.spec.model.name, "model name"),
-        tenants={tenant.uid: tenant for tenant in tenants},
-        scopes=_effective(scopes, by_name, tenant_names),
-    )
+    def _admitting(self, namespace: str) -> Iterator[KnownPool]:
+        """Pools that admit a namespace, the ones that come first first."""
+        yield from self._local.get(namespace, ())
+        labels = self._namespaces.get(namespace, {}).items()
+        yield from (item for item in self._open if _labels(item.pool) <= labels)
 
 
-def _effective(
-    scopes: Sequence[CacheScope], pools: Mapping[str, ServingPool], tenants: Mapping[str, Tenant]
-) -> dict[tuple[str, str], EffectiveScope]:
-    effective: dict[tuple[str, str], EffectiveScope] = {}
-    for scope in sorted(scopes, key=lambda item: (item.spec.scope_class.width, item.uid)):
-        rule = EffectiveScope(scope.spec.scope_class, scope.uid, scope.spec.policy_revision)
-        for pool in scope.spec.pools:
-            for tenant in scope.spec.tenants:
-                pair = (_known(tenants, tenant, scope, "tenant").uid, _known(pools, pool, scope, "pool").uid)
-                effective[pair] = rule
-    return effective
+def _age(item: KnownPool) -> tuple[str, str]:
+    """What sorts the oldest first."""
+    return item.pool.metadata.creation_timestamp, item.pool.uid
 
 
-def _known(items: Mapping[str, T], name: str, scope: CacheScope, what: str) -> T:
-    if name not in items:
-        raise SpecError(f"CacheScope {scope.name!r} names the {what} {name!r}, which does not exist; create it or remove the name")
-    return items[name]
-
-
-def _unique(items: Iterable[T], key: Callable[[T], str], what: str) -> dict[str, T]:
-    found: dict[str, T] = {}
-    for item in items:
-        if key(item) in found:
-            raise SpecError(f"two objects have the {what} {key(item)!r}; give one of them another")
-        found[key(item)] = item
+def _first_by_model(pools: Iterable[KnownPool]) -> Mapping[str, KnownPool]:
+    found: dict[str, KnownPool] = {}
+    for item in pools:
+        found.setdefault(item.pool.spec.model.name, item)
     return found
+
+
+def _labels(pool: ServingPool) -> ItemsView[str, str]:
+    """What the labels of another namespace must hold; empty when none is admitted."""
+    return (pool.spec.allowed_tenants.namespaces.match_labels or {}).items()
+
+
+def _rules(scopes: Collection[CacheScope]) -> Mapping[tuple[str, str], list[CacheScope]]:
+    """CacheScopes by namespace and name of the tenants that they name."""
+    found: defaultdict[tuple[str, str], list[CacheScope]] = defaultdict(list)
+    for scope in scopes:
+        for tenant in dict.fromkeys(scope.spec.tenants):
+            found[scope.namespace, tenant].append(scope)
+    return dict(found)
+
+
+def _names(scope: CacheScope, pool: ServingPool) -> bool:
+    return pool.name in scope.spec.pools

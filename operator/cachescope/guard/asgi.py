@@ -27,7 +27,8 @@ from cachescope.guard.bodies import BodyTooLargeError, read_body
 from cachescope.guard.exchange import Exchange
 from cachescope.guard.in_flight import Flight
 from cachescope.guard.metrics import ADMITTED, Requests
-from cachescope.guard.process import GuardProcess, Misconfigured, shared_process
+from cachescope.guard.process import GuardProcess
+from cachescope.guard.start import Misconfigured, shared_process
 from cachescope.guard.wire import DISCONNECT, REQUEST, App, Message, Receive, Scope, Send, header_values, target
 
 _LOG = logging.getLogger(__name__)

@@ -1,4 +1,4 @@
-"""What a guard does beside requests: it reads heads and keys each second, digests the model once, and serves its metrics."""
+"""What a guard does beside requests: it keeps its right, reads its keys each second, digests the model, and serves its metrics."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Background:
         """Start once; the app that saw the latest event is the one whose metrics are served."""
         self._app = app
         if not self._tasks:
-            self._tasks = [asyncio.ensure_future(work()) for work in (self._poll, self._digest, self._serve_metrics)]
+            self._tasks = [asyncio.ensure_future(work()) for work in (self._keep, self._poll, self._digest, self._serve_metrics)]
 
     async def stop(self) -> None:
         """End all tasks; a later event starts them again."""
@@ -50,12 +50,16 @@ class Background:
         await self._port.close()
 
     async def poll_once(self) -> None:
-        """Read heads and keys, and apply what they say; nothing that fails here ends the loop."""
-        for step in (self._process.refresh, self._process.keys.reload_if_due):
-            try:
-                await step()
-            except Exception as error:  # noqa: PERF203 - two steps a second, and one must not keep the other from running
-                _LOG.error("a poll of the guard failed; its right runs out if this goes on", extra=fault_of(error))
+        """Close what lost its right, and read the keys; nothing that fails here ends the loop."""
+        try:
+            self._process.apply()
+            await self._process.keys.reload_if_due()
+        except Exception as error:
+            _LOG.error("a poll of the guard failed; what is in flight is still checked at each message", extra=fault_of(error))
+
+    async def _keep(self) -> None:
+        if self._process.keeper is not None:
+            await self._process.keeper.run()
 
     async def _poll(self) -> None:
         while True:
@@ -73,6 +77,8 @@ class Background:
                 "the engine's digests cannot be computed; the guard refuses everything",
                 extra={"problem": self._process.problem, **fault_of(error)},
             )
+        if self._process.keeper is not None:
+            self._process.keeper.hurry()  # gateways wait for the digests
 
     async def _serve_metrics(self) -> None:
         if self._process.settings.metrics_port:

@@ -58,6 +58,10 @@ class InFlight:
         """Close every request that has a target below its floor; how many."""
         return self._abort_where(lambda flight: bool(floors.below(flight.epochs)), Refusal.BEHIND)
 
+    def abort_lineage(self, other_than: str) -> int:
+        """Close every request of another lineage, where its epochs mean nothing; how many."""
+        return self._abort_where(lambda flight: flight.head.lineage != other_than, Refusal.BEHIND)
+
     def abort_generation(self, older_than: int) -> int:
         """Close every request of an older generation of rights; how many."""
         return self._abort_where(lambda flight: flight.generation < older_than, Refusal.NO_RIGHT)

@@ -25,12 +25,15 @@ def exposition(process: GuardProcess, requests: Requests) -> str:
     """All metrics of a guard as text."""
     now = process.clock()
     head = process.source.current(now)
+    rounds = process.keeper.outcomes if process.keeper else {}
     lines = [
         *_family("requests_total", "counter", "Requests by outcome.", {"outcome": requests.by_outcome}),
         *_family("cut_total", "counter", "Admitted requests that were closed.", {"reason": process.in_flight.cuts}),
         *_family("in_flight", "gauge", "Admitted requests that have not ended.", {"state": process.in_flight.counts()}),
         *_gauge("used_permits", "Permits that are remembered as used.", len(process.used)),
         *_gauge("right_seconds", "Seconds until the right to serve ends.", process.source.right_left_ms(now) / 1000),
+        *_gauge("right_generation", "Number of the unbroken chain of rights; it rises after each gap.", process.source.generation),
+        *_family("rounds_total", "counter", "Lease rounds by how they ended.", {"outcome": rounds}),
         *_gauge("head_sequence", "Sequence of the ledger head; -1 without a right.", head.sequence if head else -1),
         *_gauge("digests_known", "Whether the engine's digests are known.", int(process.engine is not None)),
     ]

@@ -4,34 +4,26 @@ Rules:
 
 - a decision reads clock, right, head and memory, and registers the request, without giving up the event loop in between;
 - what is not known yet (keys, digests, head) refuses;
-- the boot id is drawn when the state is made, in the process that serves, never at import.
+- the boot id is drawn when the state is made, in the process that serves, never at import, and again when its lease is gone.
 """
 
 from __future__ import annotations
 
 import logging
-import os
 import re
 import secrets
-import sys
-from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
-from pathlib import Path
+from collections.abc import Callable, Sequence
 
 import cachescope
 from cachescope.core.admission import GuardState, Refusal, Request, UsedPermits, refusal
-from cachescope.core.errors import SpecError, WireFormatError
-from cachescope.core.front_doors import forbidden
+from cachescope.core.errors import WireFormatError
 from cachescope.core.permits import Permit, read_permit
 from cachescope.core.record import EngineDigests
 from cachescope.core.statements import Statement, write_statement
-from cachescope.guard import logs
-from cachescope.guard.clock import boot_milliseconds
-from cachescope.guard.engine_digests import engine_digests
-from cachescope.guard.heads import FileHeads, HeadSource
+from cachescope.guard.heads import HeadSource, RightKeeper
 from cachescope.guard.in_flight import Flight, InFlight
 from cachescope.guard.key_folder import KeyFolder
-from cachescope.guard.settings import Settings, read_settings
+from cachescope.guard.settings import Settings
 
 _LOG = logging.getLogger(__name__)
 _NONCE = re.compile(r"[A-Za-z0-9_-]{16,128}\Z")
@@ -44,13 +36,14 @@ class GuardProcess:
         settings: What it was told.
         source: Where heads and rights come from.
         keys: Its permit keys.
-        clock: Milliseconds on the boot clock.
+        clock: Milliseconds since the process started; its ticks.
         digests: Computes what the engine loaded; called once, in a thread.
 
     Attributes:
         problem: Why it can never serve, or `None`.
         boot_id: Random id of this process.
         engine: What the engine loaded, once it is known.
+        keeper: What keeps its right, or `None` where the source does that by itself.
     """
 
     def __init__(
@@ -70,13 +63,13 @@ class GuardProcess:
         self.problem: str | None = None
         self.boot_id = secrets.token_hex(16)
         self.engine: EngineDigests | None = None
+        self.keeper: RightKeeper | None = None
         self.used = UsedPermits(settings.used_permits)
         self.in_flight = InFlight()
-        self._started_at = clock()
 
     def tick(self) -> int:
-        """Milliseconds since this state was made."""
-        return self.clock() - self._started_at
+        """Milliseconds since the process started."""
+        return self.clock()
 
     def state(self) -> GuardState:
         """What the guard knows of itself now."""
@@ -86,7 +79,7 @@ class GuardProcess:
             pool_target=self.settings.pool_target,
             pod_uid=self.settings.pod_uid,
             boot_id=self.boot_id,
-            tick=now - self._started_at,
+            tick=now,
             max_age_ms=self.settings.lease_ms,
             runtime_digest=self.engine.runtime if self.engine else None,
             head=self.source.current(now),
@@ -146,9 +139,19 @@ class GuardProcess:
         if head is None:
             closed = self.in_flight.abort_all()
         else:
-            closed = self.in_flight.abort_generation(self.source.generation) + self.in_flight.abort_below(head.floors)
+            closed = self.in_flight.abort_generation(self.source.generation)
+            closed += self.in_flight.abort_lineage(head.lineage) + self.in_flight.abort_below(head.floors)
         if closed:
             _LOG.warning("requests in flight were closed", extra={"closed": closed, "right": head is not None})
+
+    def restart(self) -> None:
+        """Be another process from now on: close everything, and let no permit of before pass.
+
+        The used permits stay remembered; they name the old boot id, and do no harm.
+        """
+        closed = self.in_flight.abort_all()
+        self.boot_id = secrets.token_hex(16)
+        _LOG.warning("the guard goes on with a new boot id", extra={"closed": closed})
 
     async def refresh(self) -> None:
         """Read the head again, and apply it."""
@@ -181,44 +184,6 @@ class GuardProcess:
         except WireFormatError as error:
             _LOG.debug("a permit cannot be read", extra={"problem": str(error)})
             return None
-
-
-class Misconfigured:
-    """A guard that cannot work as it was set up, and refuses everything."""
-
-    def __init__(self, problem: str) -> None:
-        self.problem = problem
-
-
-def make_process(environ: Mapping[str, str], args: Sequence[str]) -> GuardProcess | Misconfigured:
-    """Make the state of a guard from its environment and the engine's arguments."""
-    python_path = str(Path(cachescope.__file__).parent.parent)
-    problems = list(forbidden(args, environ, python_path=python_path))
-    try:
-        settings = read_settings(environ)
-    except SpecError as error:
-        problems.append(str(error))
-    if problems:
-        _LOG.error("the guard is misconfigured and refuses everything", extra={"problem": "; ".join(problems)})
-        return Misconfigured("; ".join(problems))
-    return GuardProcess(
-        settings,
-        source=FileHeads(settings.heads_file, settings.lease_ms, boot_milliseconds),
-        keys=KeyFolder(settings.keys_folder, boot_milliseconds),
-        clock=boot_milliseconds,
-        digests=lambda: engine_digests(settings.model_path, args, environ),
-    )
-
-
-def shared_process() -> GuardProcess | Misconfigured:
-    """The one state of this process, however often the middleware is constructed; a forked child makes its own."""
-    return _process_of(os.getpid())
-
-
-@lru_cache(maxsize=1)
-def _process_of(_pid: int) -> GuardProcess | Misconfigured:
-    logs.install()
-    return make_process(dict(os.environ), tuple(sys.argv[1:]))
 
 
 def _is_nonce(nonces: Sequence[str]) -> bool:

@@ -2,16 +2,21 @@
 
 | variable | what | default |
 | --- | --- | --- |
+| `CACHESCOPE_NAMESPACE` | namespace of the pod, its lease and the pool's ledger | required |
+| `CACHESCOPE_POOL` | name of the pool, and of its `EpochLedger` | required |
 | `CACHESCOPE_POOL_UID` | UID of the pool | required |
 | `CACHESCOPE_POOL_TARGET` | name of the pool's epoch target, 64 hexadecimal digits | required |
+| `CACHESCOPE_POD_NAME` | name of this pod | required |
 | `CACHESCOPE_POD_UID` | UID of this pod | required |
 | `CACHESCOPE_PERMIT_KEYS_DIR` | folder of permit keys: a file each, named by key id, with 64 hexadecimal digits | required |
-| `CACHESCOPE_HEADS_FILE` | file of the ledger head | required |
 | `CACHESCOPE_MODEL_PATH` | file or folder that the engine serves | required |
-| `CACHESCOPE_LEASE_SECONDS` | how long one read of the head is good, and how old a permit may be | 60 |
+| `CACHESCOPE_API_DIR` | folder with the ServiceAccount's `token` and `ca.crt` | `/var/run/secrets/kubernetes.io/serviceaccount` |
+| `CACHESCOPE_LEASE_SECONDS` | length of a right from the send of a lease, and how old a permit may be | 60 |
 | `CACHESCOPE_METRICS_PORT` | port of `/metrics`; 0 is off | 9400 |
 | `CACHESCOPE_MAX_BODY_BYTES` | largest request body | 16777216 |
 | `CACHESCOPE_USED_PERMITS` | how many used permits are remembered; beyond it requests are refused | 200000 |
+
+The address of the API server comes from `KUBERNETES_SERVICE_HOST` and `KUBERNETES_SERVICE_PORT`, which every container has.
 """
 
 from __future__ import annotations
@@ -23,6 +28,7 @@ from pathlib import Path
 
 from cachescope.core.errors import SpecError
 from cachescope.core.types import TargetName
+from cachescope.leases.service_account import FOLDER, in_cluster_url
 
 _TARGET = re.compile(r"[0-9a-f]{64}\Z")
 
@@ -32,24 +38,32 @@ class Settings:
     """What a guard is told.
 
     Attributes:
+        namespace: Namespace of its pod, its lease and the ledger.
+        pool: Name of its pool, and of the ledger.
         pool_uid: Its pool.
         pool_target: Name of the pool's epoch target.
+        pod_name: Name of its pod.
         pod_uid: Its pod.
         keys_folder: Where the permit keys are.
-        heads_file: Where the ledger head is.
         model_path: What the engine serves.
+        api_url: Address of the API server.
+        api_folder: Where its ServiceAccount's token and the certificate authority are.
         lease_ms: Length of a right, and the greatest age of a permit, in milliseconds.
         metrics_port: Port of the metrics, or 0.
         max_body_bytes: Largest request body.
         used_permits: How many used permits are remembered.
     """
 
+    namespace: str
+    pool: str
     pool_uid: str
     pool_target: TargetName
+    pod_name: str
     pod_uid: str
     keys_folder: Path
-    heads_file: Path
     model_path: Path
+    api_url: str
+    api_folder: Path = FOLDER
     lease_ms: int = 60_000
     metrics_port: int = 9400
     max_body_bytes: int = 16 * 2**20
@@ -63,12 +77,16 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
         SpecError: A variable is missing or cannot be read; the message names it.
     """
     return Settings(
+        namespace=_text(environ, "CACHESCOPE_NAMESPACE"),
+        pool=_text(environ, "CACHESCOPE_POOL"),
         pool_uid=_text(environ, "CACHESCOPE_POOL_UID"),
         pool_target=_target(environ, "CACHESCOPE_POOL_TARGET"),
+        pod_name=_text(environ, "CACHESCOPE_POD_NAME"),
         pod_uid=_text(environ, "CACHESCOPE_POD_UID"),
         keys_folder=Path(_text(environ, "CACHESCOPE_PERMIT_KEYS_DIR")),
-        heads_file=Path(_text(environ, "CACHESCOPE_HEADS_FILE")),
         model_path=Path(_text(environ, "CACHESCOPE_MODEL_PATH")),
+        api_url=in_cluster_url(environ),
+        api_folder=Path(environ.get("CACHESCOPE_API_DIR") or FOLDER),
         lease_ms=1000 * _number(environ, "CACHESCOPE_LEASE_SECONDS", default=60, least=1, most=3600),
         metrics_port=_number(environ, "CACHESCOPE_METRICS_PORT", default=9400, least=0, most=65_535),
         max_body_bytes=_number(environ, "CACHESCOPE_MAX_BODY_BYTES", default=16 * 2**20, least=1, most=2**31),

@@ -1,167 +1,144 @@
-"""The Deployment and the headless Service of a pool."""
+"""The pod template of a pool's engines.
+
+Nothing in it may depend on the operator's version but what `revisions` freezes: a template is built once for what people decided.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator
 
-from cachescope.api.resources import ServingPool
-from cachescope.core.labels import ENGINE, ENGINE_PORT, GUARD_METRICS_PORT, POOL_LABEL
+from cachescope.api.pools import PodTemplate, ServingPool
+from cachescope.core.errors import SpecError
+from cachescope.core.labels import ENGINE_PORT, GUARD_METRICS_PORT
 from cachescope.core.types import TargetName
-from cachescope.manifests.engine_command import GUARD_FOLDER, HOME, command, variables
+from cachescope.manifests.children import engine_account, labels
+from cachescope.manifests.engine_command import HOME, command, variables
+from cachescope.manifests.engine_resources import engine_resources, without_devices
+from cachescope.manifests.guard import OWN_FIELDS, guard_container, guard_mounts, guard_variables, guard_volumes
+from cachescope.manifests.model_files import fetch_containers, model_mounts, model_volumes
 from cachescope.manifests.parts import (
     Manifest,
-    Site,
     container_security,
     empty_dirs,
     environment,
     http_probe,
     liveness_probe,
-    metadata,
     pod_security,
-    selector,
 )
+from cachescope.manifests.platform import Platform
 
-PERMIT_KEYS_FOLDER = "/etc/cachescope/permit-keys"
-HEAD_FOLDER = "/etc/cachescope/head"
 ENDPOINT_REMOVAL_SECONDS = 5
 """How long an engine serves on until no gateway routes to it any more."""
 DRAIN_SECONDS = 100
 """How long its running requests may take after that; vLLM's default is to abort them at once."""
 GRACE_SECONDS = ENDPOINT_REMOVAL_SECONDS + DRAIN_SECONDS + 15
+STARTUP_PERIOD_SECONDS = 5
+STARTUP_SECONDS = 1800
+"""How long an engine may load its model. One that fails ends by itself; this is for one that hangs."""
 
-# The gateway writes each body anew. Text never grows by that, a number does: `9e15,` becomes `9000000000000000.0,`.
-_BODY_GROWTH = 4
-_SALT_BYTES = 2**20
+_OWN_PREFIX = "cachescope.dev/"
+_OWN_LABELS = frozenset({"pod-template-hash"})
 
 
-def deployment(site: Site, pool: ServingPool, *, pool_target: TargetName, max_request_bytes: int) -> Manifest:
-    """The engines of a pool, guarded.
+def pod_template(platform: Platform, pool: ServingPool, pool_target: TargetName) -> Manifest:
+    """The template.
 
     Args:
-        site: Where they go, and the guard's image.
+        platform: The installation.
         pool: The pool.
         pool_target: Name of the pool's epoch target.
-        max_request_bytes: Largest body that gateways take from a client.
+
+    Raises:
+        SpecError: The pool cannot be guarded, or its fields contradict one another.
     """
-    labels = {**selector(pool.name, ENGINE), POOL_LABEL: pool.name}
-    guard = _guard_variables(pool, pool_target, guard_body_bytes(max_request_bytes))
+    extra = pool.spec.pod_template
+    _check(pool, extra)
+    meta: Manifest = {"labels": {**dict(sorted(extra.labels.items())), **labels(pool)}}
+    if extra.annotations:
+        meta["annotations"] = dict(sorted(extra.annotations.items()))
+    engine = _engine(pool, {**variables(pool), **guard_variables(platform, pool, pool_target)})
+    return {"metadata": meta, "spec": {**_pod(platform, pool, engine), **_placement(extra)}}
+
+
+def _check(pool: ServingPool, extra: PodTemplate) -> None:
+    taken = {*labels(pool), *_OWN_LABELS}
+    found = [f"label {name}" for name in sorted(extra.labels) if name in taken or name.startswith(_OWN_PREFIX)]
+    found += [f"annotation {name}" for name in sorted(extra.annotations) if name.startswith(_OWN_PREFIX)]
+    if found:
+        raise SpecError(f"ServingPool {pool.name!r}: podTemplate sets {', '.join(found)}, which the operator uses; remove it")
+
+
+def _pod(platform: Platform, pool: ServingPool, engine: Manifest) -> Manifest:
     return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": metadata(site, pool.name, ENGINE, **{POOL_LABEL: pool.name}),
-        "spec": {
-            "replicas": pool.spec.replicas,
-            "selector": {"matchLabels": labels},
-            # A new engine serves before an old one goes, which needs room for one more: without a spare GPU the new pod waits.
-            "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
-            "template": {"metadata": {"labels": labels}, "spec": _pod(site, pool, guard)},
-        },
-    }
-
-
-def service(site: Site, pool: ServingPool) -> Manifest:
-    """A headless Service: its EndpointSlices tell the gateway which pods are ready."""
-    return {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": metadata(site, pool.name, ENGINE, **{POOL_LABEL: pool.name}),
-        "spec": {
-            "clusterIP": "None",
-            "selector": {**selector(pool.name, ENGINE), POOL_LABEL: pool.name},
-            "ports": [{"name": "http", "port": ENGINE_PORT, "targetPort": "http"}],
-        },
-    }
-
-
-def secret_name(pool: ServingPool) -> str:
-    """Name of the Secret with the pool's permit keys."""
-    return f"{pool.name}-permit-keys"
-
-
-def head_name(pool: ServingPool) -> str:
-    """Name of the ConfigMap with the head that the pool's guards read."""
-    return f"{pool.name}-head"
-
-
-def guard_body_bytes(max_request_bytes: int) -> int:
-    """The guard's limit: whatever a gateway makes of a body that it accepted passes."""
-    return _BODY_GROWTH * max_request_bytes + _SALT_BYTES
-
-
-def _pod(site: Site, pool: ServingPool, guard: Mapping[str, str]) -> Manifest:
-    return {
+        "serviceAccountName": engine_account(pool),
+        # The one container that needs a token mounts it itself.
         "automountServiceAccountToken": False,
         # A Service named `vllm` would otherwise set VLLM_PORT, which the engine reads.
         "enableServiceLinks": False,
-        "securityContext": pod_security(),
+        "securityContext": {**pod_security(), **_identity(platform)},
         "terminationGracePeriodSeconds": GRACE_SECONDS,
-        "initContainers": [_guard(site)],
-        "containers": [_engine(pool, guard)],
-        "volumes": _volumes(pool),
+        "initContainers": [guard_container(platform), *fetch_containers(pool, without_devices(engine["resources"]))],
+        "containers": [engine],
+        "volumes": [*guard_volumes(pool), *empty_dirs(("home", "tmp")), _shared_memory(pool), *model_volumes(pool)],
     }
 
 
-def _guard(site: Site) -> Manifest:
-    return {
-        "name": "guard",
-        "image": site.guard_image,
-        "imagePullPolicy": "IfNotPresent",
-        "args": [GUARD_FOLDER],
-        "securityContext": container_security(),
-        "volumeMounts": [{"name": "guard", "mountPath": GUARD_FOLDER}],
-    }
+def _identity(platform: Platform) -> Manifest:
+    if platform.run_as_user is None:
+        return {}
+    user = platform.run_as_user
+    return {"runAsUser": user, "fsGroup": user, "fsGroupChangePolicy": "OnRootMismatch"}
 
 
-def _guard_variables(pool: ServingPool, pool_target: TargetName, max_body_bytes: int) -> dict[str, str]:
-    return {
-        "CACHESCOPE_POOL_UID": pool.uid,
-        "CACHESCOPE_POOL_TARGET": pool_target,
-        "CACHESCOPE_PERMIT_KEYS_DIR": PERMIT_KEYS_FOLDER,
-        "CACHESCOPE_HEADS_FILE": f"{HEAD_FOLDER}/head.json",
-        "CACHESCOPE_LEASE_SECONDS": str(pool.spec.fence.lease_seconds),
-        "CACHESCOPE_MODEL_PATH": pool.spec.model.path,
-        "CACHESCOPE_METRICS_PORT": str(GUARD_METRICS_PORT),
-        "CACHESCOPE_MAX_BODY_BYTES": str(max_body_bytes),
-    }
-
-
-def _engine(pool: ServingPool, guard: Mapping[str, str]) -> Manifest:
+def _engine(pool: ServingPool, values: dict[str, str]) -> Manifest:
     return {
         "name": "engine",
         "image": pool.spec.engine.image,
         "imagePullPolicy": "IfNotPresent",
         "command": [*command(pool), "--shutdown-timeout", str(DRAIN_SECONDS)],
-        "env": environment({**variables(pool), **guard}, CACHESCOPE_POD_UID="metadata.uid"),
+        "env": environment(dict(sorted(values.items())), **OWN_FIELDS),
         "ports": [
-            {"name": "http", "containerPort": ENGINE_PORT},
-            {"name": "guard-metrics", "containerPort": GUARD_METRICS_PORT},
+            {"name": "http", "containerPort": ENGINE_PORT, "protocol": "TCP"},
+            {"name": "guard-metrics", "containerPort": GUARD_METRICS_PORT, "protocol": "TCP"},
         ],
-        "resources": pool.spec.resources,
+        "resources": engine_resources(pool),
         "securityContext": container_security(),
-        "startupProbe": http_probe("/health", "http", failures=240),
+        "startupProbe": http_probe(
+            "/health", "http", period=STARTUP_PERIOD_SECONDS, failures=STARTUP_SECONDS // STARTUP_PERIOD_SECONDS
+        ),
         "readinessProbe": http_probe("/health", "http"),
         "livenessProbe": liveness_probe("/health", "http", failures=6),
         # The endpoint leaves the EndpointSlice while the engine still serves what it has.
         "lifecycle": {"preStop": {"sleep": {"seconds": ENDPOINT_REMOVAL_SECONDS}}},
-        "volumeMounts": _mounts(),
+        "volumeMounts": [*guard_mounts(), *_own_mounts(), *model_mounts(pool)],
     }
 
 
-def _mounts() -> list[Manifest]:
+def _own_mounts() -> list[Manifest]:
     return [
-        {"name": "guard", "mountPath": GUARD_FOLDER, "readOnly": True},
-        {"name": "permit-keys", "mountPath": PERMIT_KEYS_FOLDER, "readOnly": True},
-        {"name": "head", "mountPath": HEAD_FOLDER, "readOnly": True},
         {"name": "home", "mountPath": HOME},
         {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 - an emptyDir of this pod
         {"name": "shm", "mountPath": "/dev/shm"},  # noqa: S108 - shared memory between the engine's processes
     ]
 
 
-def _volumes(pool: ServingPool) -> list[Manifest]:
-    return [
-        *empty_dirs(("guard", "home", "tmp")),
-        {"name": "shm", "emptyDir": {"medium": "Memory"}},
-        {"name": "permit-keys", "secret": {"secretName": secret_name(pool)}},
-        {"name": "head", "configMap": {"name": head_name(pool)}},
-    ]
+def _shared_memory(pool: ServingPool) -> Manifest:
+    limit = {"sizeLimit": pool.spec.shared_memory} if pool.spec.shared_memory else {}
+    return {"name": "shm", "emptyDir": {"medium": "Memory", **limit}}
+
+
+def _placement(extra: PodTemplate) -> Manifest:
+    return dict(_placed(extra))
+
+
+def _placed(extra: PodTemplate) -> Iterator[tuple[str, object]]:
+    """Fields that are not set stay away: an empty one could differ from what an earlier version wrote."""
+    fields = {
+        "nodeSelector": dict(sorted(extra.node_selector.items())),
+        "tolerations": list(extra.tolerations),
+        "affinity": extra.affinity,
+        "priorityClassName": extra.priority_class_name,
+        "runtimeClassName": extra.runtime_class_name,
+        "imagePullSecrets": [{"name": name} for name in extra.image_pull_secrets],
+    }
+    yield from ((name, value) for name, value in fields.items() if value)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from cachescope.api.resources import ServingPool
+from collections.abc import Iterator
+
+from cachescope.api.pools import ServingPool
 from cachescope.core.errors import SpecError
 from cachescope.core.front_doors import MIDDLEWARE, forbidden
 from cachescope.core.labels import ENGINE_PORT
 from cachescope.engines.routes import Capability
-from cachescope.engines.vllm import capability
+from cachescope.engines.vllm import ROUTES, capability
+from cachescope.manifests.model_files import model_path
+from cachescope.manifests.parts import literal
 
 GUARD_FOLDER = "/cachescope"
 HOME = "/home/engine"
@@ -20,7 +24,10 @@ _WRITABLE = {
     "PYTHONDONTWRITEBYTECODE": "1",
 }
 # Without the variable vLLM loads every plugin that is installed; with nothing in it, none.
-_QUIET = {"VLLM_NO_USAGE_STATS": "1", "HF_HUB_OFFLINE": "1", "VLLM_PLUGINS": ""}
+_QUIET = {"VLLM_NO_USAGE_STATS": "1", "VLLM_PLUGINS": ""}
+_FIXED = {"HF_HUB_OFFLINE": "1", "PYTHONPATH": GUARD_FOLDER}
+# The guard's own settings, and where it finds the API server that it reads its ledger from.
+_OPERATORS_PREFIXES = ("CACHESCOPE_", "KUBERNETES_")
 
 
 def command(pool: ServingPool) -> list[str]:
@@ -29,12 +36,14 @@ def command(pool: ServingPool) -> list[str]:
     Raises:
         SpecError: An argument or variable would open a front door past the guard, or the version does not enforce salts.
     """
-    _check(pool)
-    model = pool.spec.model
+    problems = list(_problems(pool))
+    if problems:
+        raise SpecError(f"ServingPool {pool.name!r}: {'; '.join(problems)}")
     return [
         *("python3", "-m", "vllm.entrypoints.openai.api_server"),
-        *pool.spec.engine.args,
-        *("--model", model.path, "--served-model-name", model.name, "--host", "0.0.0.0", "--port", str(ENGINE_PORT)),  # noqa: S104
+        *map(literal, pool.spec.engine.args),
+        *("--model", literal(model_path(pool)), "--served-model-name", literal(pool.spec.model.name)),
+        *("--host", "0.0.0.0", "--port", str(ENGINE_PORT)),  # noqa: S104 - the pod's address is known when it runs
         *("--enable-prefix-caching", "--prefix-caching-hash-algo", "sha256", "--enable-prompt-tokens-details"),
         *("--middleware", MIDDLEWARE),
     ]
@@ -42,16 +51,25 @@ def command(pool: ServingPool) -> list[str]:
 
 def variables(pool: ServingPool) -> dict[str, str]:
     """The environment of the engine container, the guard's own variables aside."""
-    return {**_QUIET, **_WRITABLE, **pool.spec.engine.env, "PYTHONPATH": GUARD_FOLDER}
+    return {**_QUIET, **_WRITABLE, **{name: literal(value) for name, value in pool.spec.engine.env.items()}, **_FIXED}
 
 
-def _check(pool: ServingPool) -> None:
+def routes_of(version: str) -> dict[str, Capability]:
+    """What the engine does with a salt, by route (`POST /v1/completions`)."""
+    verdict = capability(version)
+    return {f"{method} {path}": verdict for method, path in ROUTES}
+
+
+def _problems(pool: ServingPool) -> Iterator[str]:
     engine = pool.spec.engine
-    found = list(forbidden(engine.args, engine.env))
-    if "PYTHONPATH" in engine.env:
-        found.append("PYTHONPATH decides which guard is loaded; remove it from engine.env")
+    yield from forbidden(engine.args, {name: value for name, value in engine.env.items() if name not in _FIXED})
+    for name, value in sorted(engine.env.items()):
+        if _FIXED.get(name, value) != value:
+            yield f"{name} decides which guard is loaded, or what the engine may fetch; remove it from engine.env"
+        if name.startswith(_OPERATORS_PREFIXES):
+            yield f"{name} is a variable that the guard reads; remove it from engine.env"
+    if pool.spec.model.name.startswith("-"):
+        yield f"model.name {pool.spec.model.name!r} would be read as an option; start it with a letter or a digit"
     verdict = capability(engine.version)
     if verdict is not Capability.ENFORCED:
-        found.append(f"vLLM {engine.version} is {verdict.value} for per-request salts; use a release of 0.31, 0.32 or 0.33")
-    if found:
-        raise SpecError(f"ServingPool {pool.name!r}: {'; '.join(found)}")
+        yield f"vLLM {engine.version} is {verdict.value} for per-request salts; use a release of 0.31, 0.32 or 0.33"

@@ -2,52 +2,65 @@
 
 from __future__ import annotations
 
-from cachescope.api.resources import ServingPool
-from cachescope.core.labels import COMPONENT_LABEL, ENGINE, ENGINE_PORT, GATEWAY, GUARD_METRICS_PORT, PART_OF_LABEL, POOL_LABEL
+from cachescope.api.pools import ServingPool
+from cachescope.core.labels import COMPONENT_LABEL, ENGINE_PORT, GATEWAY, GUARD_METRICS_PORT, PART_OF_LABEL
+from cachescope.manifests.children import child, engine_selector
 from cachescope.manifests.parts import Manifest, Site, metadata, selector
+from cachescope.manifests.platform import Platform
 
 GATEWAY_PORT = 8080
 GATEWAY_METRICS_PORT = 9090
+API_SERVER_PORTS = (443, 6443)
+"""Of the Service and of the servers behind it: some networks judge a connection before its address is translated, some after."""
 
 
-def engine_policy(site: Site, pool: ServingPool) -> Manifest:
-    """Engines hear gateways on the engine port and the monitoring namespace on the metrics port; they call nobody."""
-    gateways = {"podSelector": {"matchLabels": {COMPONENT_LABEL: GATEWAY, PART_OF_LABEL: "cachescope"}}}
-    return _policy(
-        metadata(site, pool.name, ENGINE, **{POOL_LABEL: pool.name}),
-        {**selector(pool.name, ENGINE), POOL_LABEL: pool.name},
-        {
-            "ingress": [_from(gateways, ENGINE_PORT), _from(_monitoring(site), GUARD_METRICS_PORT)],
-            "egress": [],
-            "policyTypes": ["Ingress", "Egress"],
-        },
-    )
+def engine_policy(platform: Platform, pool: ServingPool) -> Manifest:
+    """Engines hear the installation's gateways, and monitoring on the metrics port; they call the API server alone.
+
+    A pool whose model comes from the hub also looks up names and calls any address by HTTPS: a policy knows no containers.
+    """
+    gateways = {
+        **_namespace(platform.namespace),
+        "podSelector": {"matchLabels": {COMPONENT_LABEL: GATEWAY, PART_OF_LABEL: "cachescope"}},
+    }
+    spec = {
+        "podSelector": {"matchLabels": engine_selector(pool)},
+        "policyTypes": ["Ingress", "Egress"],
+        "ingress": [_from(gateways, ENGINE_PORT), _from(_namespace(platform.monitoring_namespace), GUARD_METRICS_PORT)],
+        "egress": [_to_api_server(platform), *(_to_hub() if pool.spec.model.source.hugging_face else [])],
+    }
+    return child(pool, "NetworkPolicy", name=pool.name, spec=spec)
 
 
 def gateway_policy(site: Site, name: str) -> Manifest:
     """Gateways hear clients on the public port and the monitoring namespace on the metrics port."""
-    return _policy(
-        metadata(site, name, GATEWAY),
-        selector(name, GATEWAY),
-        {
-            "ingress": [{"ports": [_port(GATEWAY_PORT)]}, _from(_monitoring(site), GATEWAY_METRICS_PORT)],
-            "policyTypes": ["Ingress"],
-        },
-    )
-
-
-def _policy(meta: Manifest, pods: dict[str, str], rules: Manifest) -> Manifest:
-    spec = {"podSelector": {"matchLabels": pods}, **rules}
+    spec = {
+        "podSelector": {"matchLabels": selector(name, GATEWAY)},
+        "policyTypes": ["Ingress"],
+        "ingress": [{"ports": [_port(GATEWAY_PORT)]}, _from(_namespace(site.monitoring_namespace), GATEWAY_METRICS_PORT)],
+    }
+    meta = metadata(site, name, GATEWAY)
     return {"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": meta, "spec": spec}
 
 
-def _monitoring(site: Site) -> Manifest:
-    return {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": site.monitoring_namespace}}}
+def _to_api_server(platform: Platform) -> Manifest:
+    rule: Manifest = {"ports": [_port(number) for number in API_SERVER_PORTS]}
+    if platform.api_servers:
+        rule["to"] = [{"ipBlock": {"cidr": cidr}} for cidr in platform.api_servers]
+    return rule
+
+
+def _to_hub() -> list[Manifest]:
+    return [{"ports": [_port(443)]}, {"ports": [_port(53, "UDP"), _port(53)]}]
+
+
+def _namespace(name: str) -> Manifest:
+    return {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": name}}}
 
 
 def _from(peer: Manifest, port: int) -> Manifest:
     return {"from": [peer], "ports": [_port(port)]}
 
 
-def _port(number: int) -> Manifest:
-    return {"port": number, "protocol": "TCP"}
+def _port(number: int, protocol: str = "TCP") -> Manifest:
+    return {"port": number, "protocol": protocol}

@@ -59,6 +59,11 @@ def environment(values: Mapping[str, str], **from_fields: str) -> list[Manifest]
     return plain + [{"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}} for name, path in from_fields.items()]
 
 
+def literal(text: str) -> str:
+    """A text that Kubernetes hands over as it is: `$(NAME)` would be replaced after it was checked here."""
+    return text.replace("$", "$$")
+
+
 def empty_dirs(names: Iterable[str]) -> list[Manifest]:
     """Writable folders that live as long as the pod."""
     return [{"name": name, "emptyDir": {}} for name in names]

@@ -4,7 +4,9 @@ Rules:
 
 - a secret is 256 random bits, so that a plain SHA-256 of it is as hard to invert as a slow hash of a password is meant to be: there
   is no dictionary to try; a key that somebody invented is refused by its length alone;
-- the hash is bound to the key id, and its input is framed: the secret of one id is worth nothing under another;
+- the hash is bound to the key id and to the Secret that holds it, and its input is framed: the secret of one id is worth nothing
+  under another, and a hash that somebody copied is worth nothing in another Secret;
+- two Secrets may hold the same key id: each entry is tried, so that nobody can disable a key whose id he knows;
 - the text is compared, never what it decodes to: another spelling of the same bytes is another key;
 - an unknown id costs the same comparison as a known one.
 """
@@ -15,7 +17,7 @@ import base64
 import hashlib
 import hmac
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from cachescope.core.errors import SpecError
@@ -29,7 +31,6 @@ RANDOM_BYTES = 32
 _KEY = re.compile(r"cs-([a-z0-9]{8,32})\.([A-Za-z0-9_-]{22,128})", re.ASCII)
 _KEY_ID = re.compile(r"[a-z0-9]{8,32}", re.ASCII)
 _HASH = re.compile(r"sha256:[0-9a-f]{64}", re.ASCII)
-_NOBODY = "sha256:" + "0" * 64
 _REFUSED = "the API key is not valid; check it, or ask for a new one"
 
 
@@ -41,11 +42,16 @@ class ApiKeyEntry:
         hash: `sha256:` and 64 hexadecimal digits (`hash_key`).
         tenant_uid: UID of the tenant that the key belongs to.
         principal: Stable name of whom it speaks for; it outlives the key, so that a rotated key keeps its caches.
+        bound_to: `<namespace>/<name>` of the Secret that it was found in.
     """
 
     hash: str
     tenant_uid: str
     principal: str
+    bound_to: str
+
+
+_NOBODY = ApiKeyEntry("sha256:" + "0" * 64, "", "", "nowhere")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,22 +63,23 @@ class NewKey:
     hash: str
 
 
-def make_key(random: bytes) -> NewKey:
+def make_key(random: bytes, bound_to: str) -> NewKey:
     """Make a key.
 
     Args:
         random: 32 fresh random bytes. The key id is derived from them one way; it reveals nothing of the secret.
+        bound_to: `<namespace>/<name>` of the Secret that will hold the hash.
     """
     if len(random) != RANDOM_BYTES:
         raise ValueError(f"a key is made of {RANDOM_BYTES} random bytes, not {len(random)}; pass secrets.token_bytes(32)")
     key_id = hashlib.sha256(frame("cachescope/api-key-id/v1", random)).hexdigest()[:16]
     secret = base64.urlsafe_b64encode(random).rstrip(b"=").decode()
-    return NewKey(f"{PREFIX}{key_id}.{secret}", key_id, hash_key(key_id, secret))
+    return NewKey(f"{PREFIX}{key_id}.{secret}", key_id, hash_key(key_id, secret, bound_to))
 
 
-def hash_key(key_id: str, secret: str) -> str:
-    """The hash that is stored of a key."""
-    return "sha256:" + hashlib.sha256(frame("cachescope/api-key/v1", key_id, secret)).hexdigest()
+def hash_key(key_id: str, secret: str, bound_to: str) -> str:
+    """The hash that is stored of a key in the Secret `<namespace>/<name>`."""
+    return "sha256:" + hashlib.sha256(frame("cachescope/api-key/v2", key_id, secret, bound_to)).hexdigest()
 
 
 def parse(token: str) -> tuple[str, str]:
@@ -90,18 +97,19 @@ def parse(token: str) -> tuple[str, str]:
 class ApiKeys:
     """All keys of the installation."""
 
-    def __init__(self, entries: Mapping[str, ApiKeyEntry]) -> None:
+    def __init__(self, entries: Mapping[str, Sequence[ApiKeyEntry]]) -> None:
         """Take the keys.
 
         Args:
-            entries: Entries by key id.
+            entries: Entries by key id; of two that match the same key the first decides.
 
         Raises:
             SpecError: An entry could never match, or would match nobody in particular.
         """
-        for key_id, entry in entries.items():
-            _check(key_id, entry)
-        self._entries = dict(entries)
+        for key_id, found in entries.items():
+            for entry in found:
+                check(key_id, entry.hash, entry.tenant_uid and entry.principal)
+        self._entries = entries
 
     def authenticate(self, token: str) -> Identity:
         """Whose key it is.
@@ -110,18 +118,24 @@ class ApiKeys:
             Unauthenticated: It is nobody's; the message does not tell which part is wrong.
         """
         key_id, secret = parse(token)
-        entry = self._entries.get(key_id)
-        expected = _NOBODY if entry is None else entry.hash
-        equal = hmac.compare_digest(hash_key(key_id, secret), expected)
-        if entry is None or not equal:
+        entries = self._entries.get(key_id) or (_NOBODY,)
+        matching = [entry for entry in entries if hmac.compare_digest(hash_key(key_id, secret, entry.bound_to), entry.hash)]
+        if not matching or matching[0] is _NOBODY:
             raise Unauthenticated(_REFUSED)
-        return Identity(entry.tenant_uid, Credential("api-key", "", entry.principal))
+        return Identity(matching[0].tenant_uid, Credential("api-key", "", matching[0].principal))
 
 
-def _check(key_id: str, entry: ApiKeyEntry) -> None:
+def check(key_id: str, stored: str, principal: str) -> None:
+    """Check what is stored of a key.
+
+    Raises:
+        SpecError: It could never match, or would match nobody in particular.
+    """
     if not _KEY_ID.fullmatch(key_id):
         raise SpecError(f"{key_id!r} is no key id; use 8 to 32 of a-z and 0-9")
-    if not _HASH.fullmatch(entry.hash):
-        raise SpecError(f"the hash of key {key_id!r} is not `sha256:` and 64 hexadecimal digits; store what hash_key returns")
-    if not entry.tenant_uid or not entry.principal:
-        raise SpecError(f"key {key_id!r} has no tenant UID or no principal; name both")
+    if not _HASH.fullmatch(stored):
+        raise SpecError(
+            f"the hash of key {key_id!r} is not `sha256:` and 64 hexadecimal digits; store what `cachescope keys create` makes"
+        )
+    if not principal:
+        raise SpecError(f"key {key_id!r} speaks for nobody; name its principal")

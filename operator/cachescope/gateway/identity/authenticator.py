@@ -4,7 +4,8 @@ Rules:
 
 - a request carries one credential, in one header, once: of two, the proxy, the gateway and the log could each believe another;
 - a token that begins with `cs-` is an API key and nothing else; every other one is a signed token and nothing else;
-- a credential of a suspended tenant is refused after it verified, so that only its owner learns of it.
+- a credential of a suspended tenant is refused after it verified, so that only its owner learns of it, and never
+  falls to another tenant.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class Authenticator:
 
         Raises:
             Unauthenticated: There is no credential, more than one, or one that does not verify.
-            Forbidden: It verifies, and its tenant is suspended or not exactly one.
+            Forbidden: It verifies, and its tenant is suspended, or there is none.
             KeysUnavailable: The keys to verify it are not at hand.
         """
         name, value = _only_credential(head)

@@ -1,4 +1,4 @@
-"""JSON Web Tokens (RFC 7519, with the cautions of RFC 8725): from a token to the one tenant that it belongs to.
+"""JSON Web Tokens (RFC 7519, with the cautions of RFC 8725): from a token to the tenant that it belongs to.
 
 Rules, in their order:
 
@@ -7,7 +7,8 @@ Rules, in their order:
 3. the key comes from the provider's own set, by `kid`, which is a name and nothing else; what a token says of keys (`jku`, `jwk`,
    `x5u`, `x5c`) is not read, and what it declares critical (`crit`) is refused, for none of it is understood here;
 4. the signature verifies; `exp` is there and not past; `nbf` and `iat` are not in the future; `aud` names an audience of a tenant;
-5. exactly one tenant matches provider, audience and claims; the principal is a text that is not empty.
+5. a tenant matches provider, audience and claims, and of several the one whose claim was accepted first; the principal is a text
+   that is not empty.
 
 A verified token is remembered until it ends, at most 60 seconds, and only while the key set that verified it is unchanged.
 """
@@ -19,14 +20,15 @@ import binascii
 import hashlib
 import math
 import re
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import jwt
 
 from cachescope.core.errors import SpecError
 from cachescope.core.scopes import Credential
+from cachescope.gateway.identity.claimants import Claimants, JwtIdentity
 from cachescope.gateway.identity.credentials import Forbidden, Identity, Unauthenticated
 from cachescope.gateway.identity.jwks import ALGORITHMS, KeySet
 from cachescope.gateway.strict_json import Json, NotStrictJson, parse_object
@@ -63,42 +65,21 @@ class Provider:
 
     def __post_init__(self) -> None:
         """Refuse what would verify nothing, or anything."""
-        wrong = sorted(set(self.algorithms) - ALGORITHMS)
-        if wrong or not self.algorithms:
-            allowed = ", ".join(sorted(ALGORITHMS))
-            raise SpecError(f"provider {self.name!r} allows the algorithms {wrong}; list some of {allowed}")
+        check_algorithms(self.name, self.algorithms)
         if not self.name or not self.issuer:
             raise SpecError("an identity provider needs a name and an issuer; set both")
 
 
-@dataclass(frozen=True)
-class JwtIdentity:
-    """Which tokens of a provider belong to a tenant.
+def check_algorithms(name: str, algorithms: Sequence[str]) -> None:
+    """Check which algorithms a provider allows.
 
-    Attributes:
-        tenant_uid: UID of the tenant.
-        provider: Name of the provider.
-        audience: What `aud` must be, or contain.
-        claims: Text that further claims must be, or contain.
-        principal_claim: The claim that names whom the token speaks for.
+    Raises:
+        SpecError: None, or one that is not asymmetric.
     """
-
-    tenant_uid: str
-    provider: str
-    audience: str
-    claims: Mapping[str, str] = field(default_factory=dict)
-    principal_claim: str = "sub"
-
-    def __post_init__(self) -> None:
-        """Refuse an identity that would match nobody in particular."""
-        if not (self.tenant_uid and self.provider and self.audience and self.principal_claim):
-            raise SpecError("a JWT identity needs a tenant UID, a provider, an audience and a principal claim; set all of them")
-
-    def matches(self, claims: Mapping[str, Json]) -> bool:
-        """Whether verified claims belong to the tenant."""
-        return _holds(claims.get("aud"), self.audience) and all(
-            _holds(claims.get(name), value) for name, value in self.claims.items()
-        )
+    wrong = sorted(set(algorithms) - ALGORITHMS)
+    if wrong or not algorithms:
+        allowed = ", ".join(sorted(ALGORITHMS))
+        raise SpecError(f"provider {name!r} allows the algorithms {wrong}; list some of {allowed}")
 
 
 class JwtTokens:
@@ -107,13 +88,21 @@ class JwtTokens:
     def __init__(self, providers: Sequence[Provider], identities: Sequence[JwtIdentity], now: Now) -> None:
         """Index the settings.
 
+        Args:
+            providers: All providers.
+            identities: Identities in the order in which they were accepted; those of unknown providers match nothing.
+            now: The time of day.
+
         Raises:
             SpecError: Two providers have the same issuer, so that a token does not say which of them vouches for it.
         """
         self._providers = {provider.issuer: provider for provider in providers}
         if len(self._providers) != len(providers) or len({provider.name for provider in providers}) != len(providers):
             raise SpecError("two identity providers have the same issuer or name; rename or merge them")
-        self._identities = {item.name: [own for own in identities if own.provider == item.name] for item in providers}
+        by_provider: defaultdict[str, list[JwtIdentity]] = defaultdict(list)
+        for identity in identities:
+            by_provider[identity.provider].append(identity)
+        self._claimants = {provider.name: Claimants(by_provider[provider.name]) for provider in providers}
         self._now = now
         self._remembered: OrderedDict[bytes, _Remembered] = OrderedDict()
 
@@ -122,7 +111,7 @@ class JwtTokens:
 
         Raises:
             Unauthenticated: It does not verify.
-            Forbidden: It verifies, and not exactly one tenant claims it.
+            Forbidden: It verifies, and no tenant claims it.
             KeysUnavailable: The provider's keys are not at hand.
         """
         parts = _split(token)
@@ -148,20 +137,16 @@ class JwtTokens:
         return provider
 
     def _identity(self, provider: Provider, claims: Mapping[str, Json]) -> Identity:
-        candidates = self._identities[provider.name]
-        if not any(_holds(claims.get("aud"), item.audience) for item in candidates):
+        claimants = self._claimants[provider.name]
+        if not claimants.know_audience(claims):
             raise Unauthenticated("the token is for another audience; ask the identity provider for one for this service")
-        tenants = {item.tenant_uid for item in candidates if item.matches(claims)}
-        if not tenants:
+        found = claimants.first(claims)
+        if found is None:
             raise Forbidden("the token belongs to no tenant; ask the platform team to add its claims to a Tenant")
-        if len(tenants) > 1:
-            raise Forbidden("the token belongs to more than one tenant; the platform team must fix the Tenants' claims")
-        tenant_uid = tenants.pop()
         # All identities of the tenant count, also those that do not match: two claims could hold the same text for two people.
-        principals = {item.principal_claim for item in candidates if item.tenant_uid == tenant_uid}
-        if len(principals) > 1:
+        if len(claimants.principal_claims(found.tenant_uid)) > 1:
             raise Forbidden("the tenant takes the principal from more than one claim; the platform team must settle on one")
-        return Identity(tenant_uid, Credential("jwt", provider.issuer, _principal(claims, principals.pop())))
+        return Identity(found.tenant_uid, Credential("jwt", provider.issuer, _principal(claims, found.principal_claim)))
 
     def _recall(self, name: bytes) -> Identity | None:
         found = self._remembered.get(name)
@@ -253,7 +238,3 @@ def _principal(claims: Mapping[str, Json], name: str) -> str:
     if not isinstance(value, str) or not value.strip():
         raise Unauthenticated("the token does not say whom it speaks for; ask its issuer for one that does")
     return value
-
-
-def _holds(claim: Json, value: str) -> bool:
-    return value in claim if isinstance(claim, list) else claim == value

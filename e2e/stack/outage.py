@@ -1,0 +1,27 @@
+"""The API server gone for a while; only where its process is ours."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+
+from e2e.cluster import session
+from e2e.cluster.local.processes import ProcessTable
+from e2e.cluster.progress import Progress
+from e2e.stack.paths import LAYOUT, ROOT
+
+API_SERVER = "kube-apiserver"
+
+
+def possible() -> bool:
+    """Whether the cluster's API server is a process of this machine."""
+    return session.recorded_provider(LAYOUT) == "local"
+
+
+def without_api_server(seconds: float) -> None:
+    """End the API server, and start it again after that time; returns when the cluster is whole."""
+    table = ProcessTable(LAYOUT.cluster / "processes.json", logs=LAYOUT.log, progress=Progress())
+    table.stop(API_SERVER)
+    time.sleep(seconds)  # the length of the outage, not a wait for anything
+    subprocess.run([sys.executable, "-m", "e2e.cluster", "up"], cwd=ROOT, check=True, capture_output=True)

@@ -1,0 +1,202 @@
+"""`ServingPool`: engines that serve one model behind one guard key. Field descriptions are the specification."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field, JsonValue, field_validator, model_validator
+
+from cachescope.api.documents import DNS_LABEL, OBJECT_NAME, Metadata, Resource, Strict
+from cachescope.api.statuses import ServingPoolStatus
+
+QUANTITIES: dict[str, JsonValue] = {
+    "type": "object",
+    "description": "Quantities by resource name.",
+    "maxProperties": 32,
+    "additionalProperties": {
+        "anyOf": [{"type": "integer"}, {"type": "string"}],
+        "pattern": r"^[0-9]+(\.[0-9]+)?([EPTGM]i?|Ki|k|m|[eE][+-]?[0-9]+)?$",
+        "x-kubernetes-int-or-string": True,
+    },
+}
+
+
+class VolumeClaim(Strict):
+    """A model on a PersistentVolumeClaim of the pool's namespace."""
+
+    claim_name: str = Field(pattern=OBJECT_NAME, description="Name of the claim. It is mounted read-only.")
+    path: str = Field("", pattern=r"^([^/].*)?$", max_length=512, description="Folder or file of the model below the claim's root.")
+
+
+class HuggingFace(Strict):
+    """A model of the Hugging Face hub, fetched once by an init container and served from disk."""
+
+    repository: str = Field(pattern=r"^[A-Za-z0-9._-]+/[A-Za-z0-9._-]+$", description="`owner/name` of the repository.")
+    revision: str = Field(
+        pattern=r"^[0-9a-f]{40}$",
+        description="The commit. A branch could change what a cached prefix stands for, so none is taken.",
+    )
+    cache_claim_name: str | None = Field(
+        None,
+        pattern=OBJECT_NAME,
+        description="A PersistentVolumeClaim that keeps the files. Without it every new pod fetches them again.",
+    )
+    token_secret_name: str | None = Field(
+        None, pattern=OBJECT_NAME, description="A Secret with the key `token`, read by the init container alone."
+    )
+
+
+class ModelSource(Strict):
+    """Where the model's files come from. Exactly one field MUST be set."""
+
+    image_path: str | None = Field(
+        None, pattern=r"^/", max_length=512, description="Absolute path of the model inside the engine's image."
+    )
+    persistent_volume_claim: VolumeClaim | None = None
+    hugging_face: HuggingFace | None = None
+
+    @model_validator(mode="after")
+    def _one(self) -> ModelSource:
+        if sum(value is not None for value in (self.image_path, self.persistent_volume_claim, self.hugging_face)) != 1:
+            raise ValueError("set exactly one of imagePath, persistentVolumeClaim and huggingFace")
+        return self
+
+
+class Model(Strict):
+    """The model that a pool serves."""
+
+    name: str = Field(min_length=1, max_length=128, description="What clients send as `model`.")
+    source: ModelSource
+
+
+class Engine(Strict):
+    """The engine that serves it."""
+
+    type: Literal["vLLM"] = Field("vLLM", description="The engine in the image.")
+    version: str = Field(
+        pattern=r"^[0-9]+\.[0-9]+\.[0-9]+([.+-][0-9A-Za-z.+-]*)?$",
+        max_length=64,
+        description="Version of the engine in the image. It decides whether salts are enforced; a wrong one is found by the guard.",
+    )
+    image: str = Field(min_length=1, max_length=512, description="The engine's own image; the guard is brought into it.")
+    args: tuple[str, ...] = Field(
+        (), max_length=128, description="Further arguments. Those that open a door past the guard are refused."
+    )
+    env: dict[str, str] = Field(
+        {}, max_length=128, description="Further environment. Variables that open a door past the guard are refused."
+    )
+
+
+class Gpus(Strict):
+    """GPUs of one engine pod."""
+
+    count: int = Field(ge=1, le=64, description="GPUs of each pod.")
+    resource_name: str = Field("nvidia.com/gpu", max_length=253, description="Name of the device resource.")
+
+
+class PodTemplate(Strict):
+    """What the platform adds to engine pods. Nothing here reaches the container, so nothing here goes past the guard."""
+
+    labels: dict[str, str] = Field({}, max_length=32, description="Further labels of the pods.")
+    annotations: dict[str, str] = Field({}, max_length=32, description="Further annotations of the pods.")
+    node_selector: dict[str, str] = Field({}, max_length=32, description="As in a pod.")
+    tolerations: tuple[dict[str, Any], ...] = Field((), max_length=32, description="As in a pod.")
+    affinity: dict[str, Any] | None = Field(None, description="As in a pod.")
+    priority_class_name: str | None = Field(None, pattern=OBJECT_NAME, description="As in a pod.")
+    runtime_class_name: str | None = Field(None, pattern=OBJECT_NAME, description="As in a pod.")
+    image_pull_secrets: tuple[str, ...] = Field((), max_length=8, description="Names of Secrets.")
+
+
+class AllowedNamespaces(Strict):
+    """Namespaces whose tenants may use the pool."""
+
+    source: Literal["Same", "Selector"] = Field(
+        "Same", alias="from", description="`Same`: the pool's own. `Selector`: also those whose labels match."
+    )
+    match_labels: dict[str, str] | None = Field(
+        None,
+        max_length=16,
+        description="Labels of the namespace, all of them. MUST be set, and not empty, with `Selector` only.",
+        json_schema_extra={"x-kubernetes-map-type": "atomic"},
+    )
+
+    @model_validator(mode="after")
+    def _selector(self) -> AllowedNamespaces:
+        if (self.source == "Selector") != bool(self.match_labels):
+            raise ValueError("set matchLabels, not empty, with `from: Selector` and only then")
+        return self
+
+
+class AllowedTenants(Strict):
+    """Who may use the pool."""
+
+    namespaces: AllowedNamespaces = AllowedNamespaces()
+
+
+class Rollout(Strict):
+    """How a change reaches the pods."""
+
+    strategy: Literal["SpareFirst", "InPlace"] = Field(
+        "SpareFirst",
+        description="`SpareFirst`: a new pod serves before an old one goes, which needs GPUs for one more. "
+        "`InPlace`: an old pod goes first; the pool is smaller meanwhile.",
+    )
+    guard_updates: Literal["WithNextRollout", "Now"] = Field(
+        "WithNextRollout",
+        description="When a new operator version reaches the pods: with the next change of this spec, or at once, by a rollout.",
+    )
+
+
+class Fence(Strict):
+    """How long a guard's right lasts."""
+
+    lease_seconds: int = Field(
+        60,
+        ge=3,
+        le=600,
+        description="Length of the right, and greatest age of a permit, in seconds. Short: more writes to the API.",
+    )
+
+
+class ServingPoolSpec(Strict):
+    """What a platform team asks of one pool."""
+
+    model: Model
+    engine: Engine
+    replicas: int = Field(
+        1, ge=0, le=1000, description="Engine pods. Omit it under an autoscaler, which scales this resource, never the Deployment."
+    )
+    resources: dict[str, Any] = Field(
+        {},
+        description="`requests` and `limits` of the engine container, as in a pod.",
+        json_schema_extra={"properties": {"requests": QUANTITIES, "limits": QUANTITIES}},
+    )
+    gpus: Gpus | None = Field(None, description="GPUs of each pod; added to the resources.")
+    shared_memory: str | None = Field(
+        None,
+        pattern=r"^[0-9]+(\.[0-9]+)?(Ki|Mi|Gi|Ti)?$",
+        description="Size limit of /dev/shm. Without it the pod's memory limits it.",
+    )
+    pod_template: PodTemplate = PodTemplate()
+    allowed_tenants: AllowedTenants = AllowedTenants()
+    rollout: Rollout = Rollout()
+    fence: Fence = Fence()
+
+
+class ServingPool(Resource):
+    """Engines that serve one model behind one guard key."""
+
+    KIND: ClassVar[str] = "ServingPool"
+    PLURAL: ClassVar[str] = "servingpools"
+
+    kind: Literal["ServingPool"] = "ServingPool"
+    spec: ServingPoolSpec
+    status: ServingPoolStatus | None = None
+
+    @field_validator("metadata")
+    @classmethod
+    def _short_name(cls, metadata: Metadata) -> Metadata:
+        if len(metadata.name) > 40 or not re.match(DNS_LABEL, metadata.name):
+            raise ValueError("a pool name is a DNS-1035 label of at most 40 characters")
+        return metadata

@@ -1,0 +1,101 @@
+"""What the operator says of each resource. Readers take what they know and pass over the rest: a newer operator may say more."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+
+class Status(BaseModel):
+    """A part of a status."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True, populate_by_name=True, alias_generator=to_camel)
+
+
+class Condition(Status):
+    """As `metav1.Condition`."""
+
+    type: str = Field(max_length=316, description="What it is about.")
+    status: Literal["True", "False", "Unknown"] = Field(description="Whether it holds.")
+    observed_generation: int = Field(0, ge=0, description="Generation of the spec that it speaks of.")
+    last_transition_time: str = Field(description="When the status last changed (RFC 3339).")
+    reason: str = Field(min_length=1, max_length=1024, description="Why, in one word that programs may rely on.")
+    message: str = Field("", max_length=32768, description="Why, and what to do, for people.")
+
+
+class ConditionedStatus(Status):
+    """What every status has."""
+
+    observed_generation: int = Field(0, ge=0, description="Generation of the spec that this status speaks of.")
+    conditions: tuple[Condition, ...] = Field(
+        (), description="What holds, one entry a type.", json_schema_extra={"x-kubernetes-list-map-keys": ["type"]}
+    )
+
+
+class GuardStatus(Status):
+    """One guard process."""
+
+    pod: str = Field(description="Name of the pod.")
+    version: str = Field(description="CacheScope's version in the engine's process.")
+    sequence: int = Field(description="Ledger sequence that it applied.")
+    live: bool = Field(description="Whether its lease moved within its length, on the operator's clock.")
+
+
+class RouteStatus(Status):
+    """What the engine does with a salt on one route."""
+
+    route: str = Field(description="Its path.")
+    capability: Literal["Enforced", "Broken", "Unsupported", "Unknown"] = Field(
+        description="`Enforced`: the salt separates. `Broken`: it is taken and does not. `Unsupported`: it is not taken. "
+        "`Unknown`: nobody measured it."
+    )
+
+
+class EngineStatus(Status):
+    """Digests of what engines loaded; several while a rollout is under way."""
+
+    model: str = Field(description="Of the model's files.")
+    tokenizer: str = Field(description="Of the tokenizer and its chat template.")
+    runtime: str = Field(description="Of the engine, its version and the arguments that reach the cache.")
+
+
+class ServingPoolStatus(ConditionedStatus):
+    """What a pool is now."""
+
+    mode: Literal["Shared", ""] = Field("", description="How tenants are kept apart; empty while it is not known.")
+    mode_reason: str = Field("", description="Why that mode.")
+    epoch: int | None = Field(None, description="The pool's epoch that stands.")
+    replicas: int = Field(0, description="Engine pods.")
+    ready_replicas: int = Field(0, description="Engine pods that answer their probe.")
+    routable: int = Field(0, description="Engine pods that a gateway routes to: ready, guard proven, lease live.")
+    selector: str = Field("", description="Of the pods, for autoscalers.")
+    routes: tuple[RouteStatus, ...] = Field((), description="Verdict of the engine catalogue, by route.")
+    engines: tuple[EngineStatus, ...] = Field((), description="What the engines loaded, each different one once.")
+    guards: tuple[GuardStatus, ...] = Field((), description="The guard processes that are known by their leases.")
+
+
+class AcceptedIdentity(Status):
+    """A claim that this tenant holds."""
+
+    claim: str = Field(description="The claim in its one form.")
+    since: int = Field(ge=0, description="When it was accepted, in milliseconds since 1970. Of two that match, the earlier holds.")
+
+
+class TenantStatus(ConditionedStatus):
+    """Which identities the tenant holds. Gateways know a tenant by these alone."""
+
+    accepted: tuple[AcceptedIdentity, ...] = Field((), description="The claims that this tenant holds.")
+
+
+class CacheScopeStatus(ConditionedStatus):
+    """Whether the rule applies."""
+
+    effective_class: str = Field("", description="The class that applies; empty while none does.")
+
+
+class CacheEpochStatus(ConditionedStatus):
+    """Which epoch stands."""
+
+    epoch: int | None = Field(None, description="The target's epoch that stands.")

@@ -1,0 +1,118 @@
+"""Do pools serve, and were tenants, scopes and epochs accepted; do API key Secrets have the label by which they are found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final
+
+from cachescope.api.conditions import ConditionType, Reason
+from cachescope.api.statuses import Condition, ConditionedStatus
+from cachescope.cli.doctor.findings import Document, Finding, Unseen, failed, noted, passed, unseen
+from cachescope.cli.doctor.observed import Observed, label, title
+from cachescope.core.labels import API_KEYS_LABEL
+
+DECLARED: Final = ("tenants", "cachescopes", "cacheepochs")
+LABEL_KEYS: Final = f"kubectl label secret {API_KEYS_LABEL}=true, for the Secret that the message names"
+REMEDIES: Final[Mapping[str, str]] = {
+    Reason.NO_READY_POD: "see the pods and their Events: kubectl describe pods -l cachescope.dev/pool=NAME",
+    Reason.GUARD_NOT_PROVEN: "see the guard's log in the engine pods, and /readyz of a gateway pod",
+    Reason.INVALID_SPEC: "correct the field that the message names",
+    Reason.NO_SPARE_GPU: "free a GPU, or set rollout.strategy: InPlace",
+    Reason.UNSCHEDULABLE: "make room, or ask for less in resources, gpus and podTemplate",
+    Reason.POD_FAILING: "see the log of the pod that the message names",
+    Reason.FEWER_THAN_ASKED: "see the pods that are missing",
+    Reason.MODEL_NAME_TAKEN: "give one of the two pools another model.name",
+    Reason.CLUSTER_ERROR: "see the operator's log and its Role",
+    Reason.IDENTITY_TAKEN: "remove the identity here, or from the Tenant that holds it",
+    Reason.UNKNOWN_PROVIDER: "add the provider to the chart's settings.identityProviders, or correct its name",
+    Reason.SECRET_NOT_FOUND: "make it: cachescope keys create",
+    Reason.SECRET_NOT_LABELLED: LABEL_KEYS,
+    Reason.REFERENCE_NOT_FOUND: "create what is named, or correct the name",
+    Reason.JUMP_TOO_LARGE: "ask for a floor at most 1,000 above the epoch that stands",
+}
+Judge = Callable[[str, Document], Iterator[Finding]]
+"""What is wrong with one object of a kind."""
+
+_OTHER: Final = "read the message; kubectl describe shows its Events"
+
+
+def check(observed: Observed) -> Iterator[Finding]:
+    """Every check of this file."""
+    yield from _all(observed, "servingpools", _pool)
+    for plural in DECLARED:
+        yield from _all(observed, plural, _declared)
+    yield from _key_secrets(observed)
+
+
+def _all(observed: Observed, plural: str, judge: Judge) -> Iterator[Finding]:
+    documents = observed.of(plural)
+    if isinstance(documents, Unseen):
+        yield unseen(plural, documents)
+        return
+    findings = [finding for document in documents for finding in judge(plural, document)]
+    yield from findings
+    if not findings:
+        yield passed(plural, f"{len(documents)} of {len(documents)} are well")
+
+
+def _pool(plural: str, document: Document) -> Iterator[Finding]:
+    conditions = _conditions(document)
+    ready = conditions.get(ConditionType.READY)
+    if ready is None or ready.observed_generation < document["metadata"].get("generation", 1):
+        yield _not_looked_at(plural, document)
+        return
+    for condition, bad in ((ready, "False"), (conditions.get(ConditionType.DEGRADED), "True")):
+        if condition and condition.status in (bad, "Unknown") and condition.reason != Reason.SCALED_TO_ZERO:
+            yield failed(plural, _said(document, condition), _remedy(condition))
+    outdated = conditions.get(ConditionType.GUARD_OUTDATED)
+    if outdated and outdated.status == "True":
+        yield noted(plural, _said(document, outdated), "set rollout.guardUpdates: Now, or wait for the next change of the pool")
+
+
+def _declared(plural: str, document: Document) -> Iterator[Finding]:
+    conditions = _conditions(document)
+    accepted, held = conditions.get(ConditionType.ACCEPTED), conditions.get(ConditionType.HELD)
+    if accepted is None:
+        yield _not_looked_at(plural, document)
+    elif accepted.reason == Reason.SUSPENDED:
+        yield noted(plural, _said(document, accepted), "nothing, if that is meant; else set suspended: false")
+    elif accepted.status != "True":
+        yield failed(plural, _said(document, accepted), _remedy(accepted))
+    if held and held.status == "True":
+        # A lower epoch is held on purpose, for instance after a revert in Git: nothing is at fault.
+        yield noted(plural, _said(document, held), _remedy(held, "nothing: epochs never fall"))
+
+
+def _key_secrets(observed: Observed) -> Iterator[Finding]:
+    name = "API key Secrets"
+    findings = []
+    for (namespace, secret), found in observed.key_secrets.items():
+        if isinstance(found, Unseen):
+            findings.append(unseen(name, found))
+        elif not found:
+            findings.append(
+                failed(name, f"{namespace}/{secret} is named by a Tenant and is not there", REMEDIES[Reason.SECRET_NOT_FOUND])
+            )
+        elif label(found[0], API_KEYS_LABEL) != "true":
+            remedy = f"kubectl label secret -n {namespace} {secret} {API_KEYS_LABEL}=true"
+            findings.append(failed(name, f"{namespace}/{secret} lacks the label by which gateways find it", remedy))
+    yield from findings
+    if not findings and not isinstance(observed.of("tenants"), Unseen):
+        yield passed(name, f"all {len(observed.key_secrets)} that Tenants name are there and labelled")
+
+
+def _conditions(document: Document) -> dict[str, Condition]:
+    status = ConditionedStatus.model_validate(document.get("status") or {})
+    return {condition.type: condition for condition in status.conditions}
+
+
+def _not_looked_at(plural: str, document: Document) -> Finding:
+    return failed(plural, f"{title(document)}: the operator has not looked at it yet", "see whether the operator works, above")
+
+
+def _said(document: Document, condition: Condition) -> str:
+    return f"{title(document)}: {condition.type}={condition.status} ({condition.reason}) {condition.message}".rstrip()
+
+
+def _remedy(condition: Condition, other: str = _OTHER) -> str:
+    return REMEDIES.get(condition.reason, other)

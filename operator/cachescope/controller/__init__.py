@@ -1,0 +1,1 @@
+"""The operator: watches resources, and makes the cluster what they say. The only importer of kopf."""

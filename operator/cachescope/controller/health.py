@@ -1,0 +1,69 @@
+"""Health of the operator's process, for the kubelet and for whoever is on call.
+
+- `/healthz` fails when a watch has not been current for too long: the process is then made anew. A standby is alive.
+- `/readyz` says that the process does its part: leading with everything loaded, or waiting for the Lease. A standby is ready, or a
+  Deployment could not roll: the new pod would wait for the Lease of the old one, and the old one for the new one to be ready.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+from aiohttp import web
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+
+MAX_AGE_SECONDS: Final = 900.0
+
+
+@dataclass
+class Health:
+    """What a process says of itself.
+
+    Attributes:
+        role: What it does now.
+        ages: Seconds since each kind's watch was known to be current.
+    """
+
+    role: Literal["Starting", "Standby", "Loading", "Leading"] = "Starting"
+    ages: Callable[[], Mapping[str, float]] = field(default=dict)
+
+    def stale(self) -> dict[str, float]:
+        """Kinds whose watch is too old, and how old it is."""
+        return {kind: round(age, 1) for kind, age in self.ages().items() if age > MAX_AGE_SECONDS}
+
+    def alive(self) -> tuple[bool, dict[str, object]]:
+        """Whether the process is worth keeping."""
+        stale = self.stale()
+        return not stale, {"alive": not stale, "role": self.role, "stale": stale}
+
+    def ready(self) -> tuple[bool, dict[str, object]]:
+        """Whether it does its part."""
+        ready = self.role in ("Standby", "Leading")
+        oldest = max(self.ages().values(), default=0.0)
+        return ready, {"ready": ready, "role": self.role, "oldest_watch_seconds": round(oldest, 1)}
+
+
+async def serve_health(health: Health, registry: CollectorRegistry, port: int) -> web.AppRunner:
+    """Serve `/healthz`, `/readyz` and `/metrics`; clean the returned runner up to stop."""
+
+    def answer(report: tuple[bool, dict[str, object]]) -> web.Response:
+        good, body = report
+        return web.json_response(body, status=200 if good else 503)
+
+    async def alive(_: web.Request) -> web.Response:
+        return answer(health.alive())
+
+    async def ready(_: web.Request) -> web.Response:
+        return answer(health.ready())
+
+    async def metrics(_: web.Request) -> web.Response:
+        return web.Response(body=generate_latest(registry), headers={"content-type": CONTENT_TYPE_LATEST})
+
+    app = web.Application()
+    app.add_routes([web.get("/healthz", alive), web.get("/readyz", ready), web.get("/metrics", metrics)])
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    await web.TCPSite(runner, "0.0.0.0", port).start()  # noqa: S104 - kubelet and the monitoring namespace reach it
+    return runner

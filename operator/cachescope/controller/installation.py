@@ -1,0 +1,42 @@
+"""What every reconciler of one process shares."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from cachescope.api.settings import Settings
+from cachescope.controller.epochs import Ledgers
+from cachescope.controller.lease_book import LeaseBook
+from cachescope.controller.root_keys import RootKeys
+from cachescope.controller.store import Key, Store
+from cachescope.kube.applying import Applier
+from cachescope.kube.rest import Rest
+from cachescope.manifests.platform import Platform
+
+
+@dataclass(frozen=True)
+class Installation:
+    """One installation, as its operator sees it.
+
+    Attributes:
+        rest: The API; answers to writes go into the store.
+        store: Objects as last seen.
+        applier: Applies children.
+        keys: Root keys.
+        leases: Leases of guards and gateways.
+        ledgers: Ledgers.
+        platform: What pools are built with.
+        settings: Settings in force.
+        again: Asks for a key to be reconciled in some seconds.
+    """
+
+    rest: Rest
+    store: Store
+    applier: Applier
+    keys: RootKeys
+    leases: LeaseBook
+    ledgers: Ledgers
+    platform: Platform
+    settings: Settings
+    again: Callable[[Key, float], None]

@@ -1,0 +1,173 @@
+"""Leases of guards and gateways, judged on the operator's own clock.
+
+Rules:
+
+- a lease is live while it moved (another version of the object) within its length and a margin, on this process's clock; no time
+  that another machine wrote is ever compared;
+- what a lease says counts only as far as its statement verifies, under the keys of its pool or of the gateways;
+- a tick alone is no news: who asks is told when something changed that he could see.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from cachescope.controller.root_keys import RootKeys
+from cachescope.controller.store import Key, Store
+from cachescope.core.errors import CacheScopeError
+from cachescope.core.leases import GATEWAY, GUARD, LeaseStatement, lease_keys, read_lease
+from cachescope.core.permits import permit_keys
+from cachescope.kube.rest import Document
+
+log = logging.getLogger(__name__)
+
+MARGIN_SECONDS = 5.0
+MAX_LEASE_SECONDS = 3600
+
+
+@dataclass(frozen=True)
+class Process:
+    """One lease.
+
+    Attributes:
+        uid: UID of the object.
+        pod: Name of the pod, as the process says.
+        created: When the object was made (RFC 3339).
+        seconds: Its length.
+        moved_at: When it last moved, on this process's clock.
+        statement: What it says, verified, or `None`.
+        live: Whether it moved recently enough, when that was last judged.
+    """
+
+    uid: str
+    pod: str
+    created: str
+    seconds: float
+    moved_at: float
+    statement: LeaseStatement | None
+    live: bool = True
+
+    def lapsed(self, now: float) -> bool:
+        """Whether it did not move for longer than its length."""
+        return now - self.moved_at > self.seconds + MARGIN_SECONDS
+
+
+News = Callable[[set[str]], None]
+"""Told the UIDs of pools for which something changed that can be seen."""
+
+
+class LeaseBook:
+    """All leases.
+
+    Args:
+        store: Where pools are found.
+        keys: The root keys.
+        clock: Seconds of a clock that only rises.
+        news: Told what changed.
+    """
+
+    def __init__(self, store: Store, keys: RootKeys, *, clock: Callable[[], float], news: News) -> None:
+        self._store = store
+        self._keys = keys
+        self._clock = clock
+        self._news = news
+        self._processes: dict[Key, Process] = {}
+
+    def hear(self, key: Key, old: Document | None, new: Document | None) -> None:
+        """Take a change of the store over; leases alone matter."""
+        if key.kind != "FenceLease":
+            return
+        before = self._processes.get(key)
+        same = old is not None and new is not None and old["metadata"]["uid"] == new["metadata"]["uid"]
+        if new is None:
+            self._processes.pop(key, None)
+        else:
+            self._processes[key] = self._read(key, new, complain=not same or before is None or before.statement is not None)
+        self._tell(before, self._processes.get(key))
+
+    def judge(self) -> None:
+        """Look which leases lapsed since, and tell."""
+        now = self._clock()
+        for key, process in list(self._processes.items()):
+            if process.live and process.lapsed(now):
+                self._processes[key] = replace(process, live=False)
+                self._tell(process, self._processes[key])
+
+    def verify_again(self) -> None:
+        """Judge every statement by the keys that are in force now."""
+        for key, process in list(self._processes.items()):
+            document = self._store.get(*key)
+            if document is not None:
+                statement = self._statement(key, document, complain=False)
+                self._processes[key] = replace(process, statement=statement)
+                self._tell(process, self._processes[key])
+
+    def guards(self, pool_uid: str) -> list[Process]:
+        """Guards of a pool, verified, one a pod: that of the latest lease."""
+        latest: dict[str, Process] = {}
+        for process in sorted(self._processes.values(), key=lambda item: (item.created, item.moved_at)):
+            statement = process.statement
+            if statement is not None and statement.holder == GUARD and statement.pool_uid == pool_uid:
+                latest[statement.pod_uid] = process
+        return sorted(latest.values(), key=lambda item: item.pod)
+
+    def routable(self, pool_uid: str) -> frozenset[str]:
+        """UIDs of the pods that some live gateway routes a pool's requests to."""
+        gateways = (item.statement for item in self._processes.values() if item.live and item.statement)
+        return frozenset(uid for item in gateways if item.holder == GATEWAY for uid in item.routable.get(pool_uid, ()))
+
+    def generation(self, pool_uid: str) -> int:
+        """The greatest number of a lineage that any process says it applied for a pool; 0 for none."""
+        statements = (item.statement for item in self._processes.values() if item.statement)
+        return max((item.heads[pool_uid].generation for item in statements if pool_uid in item.heads), default=0)
+
+    def unmoved(self, *, factor: float, at_least: float) -> list[Key]:
+        """Leases that did not move for a multiple of their length."""
+        now = self._clock()
+        return [key for key, item in self._processes.items() if now - item.moved_at > max(at_least, factor * item.seconds)]
+
+    def _read(self, key: Key, document: Document, *, complain: bool) -> Process:
+        spec, metadata = document.get("spec") or {}, document["metadata"]
+        statement = self._statement(key, document, complain=complain)
+        declared = statement.lease_ms / 1000 if statement else spec.get("leaseSeconds") or 0
+        seconds = min(float(declared), MAX_LEASE_SECONDS)
+        created = metadata.get("creationTimestamp", "")
+        return Process(metadata["uid"], str(spec.get("pod", "")), created, seconds, self._clock(), statement)
+
+    def _statement(self, key: Key, document: Mapping[str, Any], *, complain: bool) -> LeaseStatement | None:
+        spec = document.get("spec") or {}
+        try:
+            pool = self._store.get("ServingPool", key.namespace, str(spec.get("pool") or ""))
+            if spec.get("holder") == GATEWAY:
+                ring = lease_keys(self._keys.ring)
+            elif pool is not None:
+                ring = permit_keys(self._keys.ring, pool["metadata"]["uid"])
+            else:
+                return None
+            statement = read_lease(ring, str(spec.get("statement", "")), name=key.name)
+        except CacheScopeError as error:
+            if complain:
+                log.warning("lease not believed", extra={"namespace": key.namespace, "lease": key.name, "fault": str(error)})
+            return None
+        guards_this = pool is not None and statement.pool_uid == pool["metadata"]["uid"]
+        return statement if statement.holder == GATEWAY or guards_this else None
+
+    def _tell(self, before: Process | None, after: Process | None) -> None:
+        old, new = _visible(before), _visible(after)
+        changed = {uid for uid in old.keys() | new.keys() if old.get(uid) != new.get(uid)}
+        if changed:
+            self._news(changed)
+
+
+def _visible(process: Process | None) -> dict[str, tuple[Any, ...]]:
+    """What can be seen of a lease, by pool UID: all but its tick."""
+    if process is None or process.statement is None:
+        return {}
+    statement = process.statement
+    if statement.holder == GATEWAY:
+        return {uid: (process.uid, process.live, frozenset(pods)) for uid, pods in statement.routable.items()}
+    seen = statement.heads.get(statement.pool_uid)
+    return {statement.pool_uid: (process.uid, process.live, statement.version, seen, statement.engine)}

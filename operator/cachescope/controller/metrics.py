@@ -1,0 +1,48 @@
+"""Metrics of the operator. Labels are bounded: kinds and results, never names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from prometheus_client import CollectorRegistry, Counter, Gauge
+from prometheus_client.core import GaugeMetricFamily
+
+
+class Metrics:
+    """What Prometheus sees."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self._reconciles = Counter(
+            "cachescope_operator_reconciles", "Passes by kind and result.", ["kind", "result"], registry=self.registry
+        )
+        self._writes = Counter(
+            "cachescope_operator_writes", "Writes that the API server answered.", ["verb", "kind"], registry=self.registry
+        )
+        self._leading = Gauge("cachescope_operator_leading", "1 while this process leads.", registry=self.registry)
+        self._queue = Gauge("cachescope_operator_queue_depth", "Keys that are due.", registry=self.registry)
+        self._ages: Callable[[], Mapping[str, float]] = dict
+        self.registry.register(self)
+
+    def reconciled(self, kind: str, result: str) -> None:
+        """A pass ended."""
+        self._reconciles.labels(kind, result).inc()
+
+    def wrote(self, verb: str, kind: str) -> None:
+        """A write was answered."""
+        self._writes.labels(verb, kind).inc()
+
+    def leads(self, ages: Callable[[], Mapping[str, float]], depth: Callable[[], int]) -> None:
+        """This process leads from now on."""
+        self._ages = ages
+        self._queue.set_function(depth)
+        self._leading.set(1)
+
+    def collect(self) -> list[GaugeMetricFamily]:
+        """Implements prometheus_client's `Collector`: age of each watch."""
+        ages = GaugeMetricFamily(
+            "cachescope_operator_watch_age_seconds", "Since the watch of a kind was known to be current.", labels=["kind"]
+        )
+        for kind, age in sorted(self._ages().items()):
+            ages.add_metric([kind], age)
+        return [ages]

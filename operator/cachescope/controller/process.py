@@ -1,0 +1,165 @@
+"""The work of a leading process: everything wired together, from the first list to the last task."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from typing import Final
+
+from cachescope.controller.audit import Audit
+from cachescope.controller.dispatch import Dispatch
+from cachescope.controller.epochs import Ledgers
+from cachescope.controller.health import Health
+from cachescope.controller.installation import Installation
+from cachescope.controller.lease_book import LeaseBook
+from cachescope.controller.metrics import Metrics
+from cachescope.controller.options import Options
+from cachescope.controller.pools import Pools
+from cachescope.controller.root_keys import RootKeys
+from cachescope.controller.scopes import Scopes
+from cachescope.controller.store import Key, Store
+from cachescope.controller.sweeping import Sweeper
+from cachescope.controller.tenants import Tenants
+from cachescope.controller.watching import watch
+from cachescope.controller.work_queue import WorkQueue
+from cachescope.controller.workers import Workers
+from cachescope.controller.writing import HeardRest
+from cachescope.core.errors import ClusterError
+from cachescope.kube.applying import Applier
+from cachescope.kube.election import boot_seconds
+from cachescope.manifests.platform import Platform
+
+log = logging.getLogger(__name__)
+
+JUDGE_SECONDS: Final = 2.0
+KEYS_SECONDS: Final = 30.0
+SWEEP_SECONDS: Final = 60.0
+
+
+class Process:
+    """One leading operator.
+
+    Args:
+        options: Its options.
+        health: Where it says how it is.
+        metrics: Where it counts.
+        watching: Called once kopf runs, and has taken the process's signals.
+    """
+
+    def __init__(self, options: Options, health: Health, metrics: Metrics, *, watching: Callable[[], None]) -> None:
+        self._options = options
+        self._watching = watching
+        self._health = health
+        self._metrics = metrics
+        self.queue: WorkQueue[Key] = WorkQueue()
+        self.store = Store()
+        self.rest = HeardRest(self.store, metrics.wrote)
+        self._audit = Audit(self.rest, self.store, namespace=options.watched_namespace)
+        self._keys = RootKeys(self.rest, options.namespace)
+        self._dispatch = Dispatch(self.store, self.queue.add)
+        self._leases = LeaseBook(self.store, self._keys, clock=boot_seconds, news=self._dispatch.pools)
+
+    async def run(self) -> None:
+        """Work until cancelled.
+
+        Raises:
+            ClusterError: A part of it ended; the process has to be started anew.
+        """
+        try:
+            await self._run()
+        except ExceptionGroup as group:
+            first = _leaf(group)
+            raise ClusterError(f"a part of the operator ended ({type(first).__name__}: {first}); it is started anew") from first
+
+    async def _run(self) -> None:
+        async with self.rest:
+            site = self._installation()
+            tenants = Tenants(site)
+            for listener in (tenants.hear, self._leases.hear, self._dispatch.hear):
+                self.store.listen(listener)
+            await self._load()
+            reconcilers = {
+                "ServingPool": Pools(site).reconcile,
+                "Tenant": tenants.reconcile,
+                "CacheScope": Scopes(site).reconcile,
+            }
+            await self._work(Workers(self.queue, reconcilers, self._metrics))
+
+    async def _load(self) -> None:
+        self._health.role = "Loading"
+        await self._keys.refresh(datetime.now(UTC))
+        await self._audit.load()
+        self._metrics.leads(self._audit.ages, lambda: len(self.queue))
+        self._health.ages = self._audit.ages
+        self._health.role = "Leading"
+        log.info("loaded", extra={"scope": self._options.scope, "pools": len(self.store.all("ServingPool"))})
+
+    async def _work(self, workers: Workers) -> None:
+        sweeper = Sweeper(self.rest, self.store, self._leases)
+        async with asyncio.TaskGroup() as group:
+            # kopf cancels, at its end, every task that began after it: it comes last.
+            group.create_task(workers.run())
+            group.create_task(self._audit.run())
+            group.create_task(_repeat(JUDGE_SECONDS, self._judge))
+            group.create_task(_repeat(KEYS_SECONDS, self._refresh_keys))
+            group.create_task(_repeat(SWEEP_SECONDS, sweeper.sweep))
+            ready = asyncio.Event()
+            group.create_task(self._watched(ready))
+            group.create_task(self._watch(ready))
+
+    async def _watch(self, ready: asyncio.Event) -> None:
+        await watch(self.store, self._audit.heard, namespace=self._options.watched_namespace, ready=ready)
+        raise ClusterError("the watcher ended; the process is started anew")
+
+    async def _watched(self, ready: asyncio.Event) -> None:
+        await ready.wait()
+        self._watching()
+
+    async def _judge(self) -> None:
+        self._leases.judge()
+
+    async def _refresh_keys(self) -> None:
+        if await self._keys.refresh(datetime.now(UTC)):
+            self._leases.verify_again()
+            self._dispatch.pools({item["metadata"]["uid"] for item in self.store.all("ServingPool")})
+
+    def _installation(self) -> Installation:
+        options, settings = self._options, self._options.read_settings()
+        platform = Platform(
+            options.namespace,
+            options.guard_image,
+            options.guard_version,
+            monitoring_namespace=options.monitoring_namespace,
+            api_servers=options.api_servers,
+            max_request_bytes=settings.max_request_bytes,
+            run_as_user=options.run_as_user,
+        )
+        return Installation(
+            rest=self.rest,
+            store=self.store,
+            applier=Applier(self.rest),
+            keys=self._keys,
+            leases=self._leases,
+            ledgers=Ledgers(self.rest, self.store, now=time.time),
+            platform=platform,
+            settings=settings,
+            again=self.queue.add_after,
+        )
+
+
+def _leaf(error: BaseException) -> BaseException:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+async def _repeat(seconds: float, action: Callable[[], Awaitable[None]]) -> None:
+    while True:
+        await asyncio.sleep(seconds)
+        try:
+            await action()
+        except ClusterError as error:
+            log.warning("not done", extra={"action": action.__qualname__, "fault": str(error)})

@@ -1,0 +1,156 @@
+"""Leases: what a guard or gateway process says of itself in its `FenceLease`, signed, and how long its right lasts.
+
+Rules:
+
+- a lease belongs to one process: its name is the pod's UID and a boot id that was drawn after the fork, and no other process takes
+  it over;
+- a right runs for its length from the **send** of the write that the API server committed, and is granted only after a read that
+  began after that write was answered;
+- a right that had ended before the next was granted, noticed or not, starts a new generation: what belongs to an older one ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from cachescope.core.errors import WireFormatError
+from cachescope.core.keys import Key, KeyRing
+from cachescope.core.record import EngineDigests
+from cachescope.core.signed import read_signed, sign
+
+GUARD = "Guard"
+GATEWAY = "Gateway"
+MAX_CHARACTERS = 524_288
+"""Length of a statement: a gateway's names the heads of a thousand pools and the pods that it routes to."""
+_PURPOSE = "lease"
+_INTEGERS = frozenset({"tick", "lease_ms"})
+
+
+@dataclass(frozen=True)
+class Seen:
+    """The head that a process applied: lineage, its generation, and sequence."""
+
+    lineage: str
+    generation: int
+    sequence: int
+
+
+@dataclass(frozen=True)
+class LeaseStatement:
+    """A process, as it describes itself.
+
+    Attributes:
+        holder: `Guard` or `Gateway`.
+        pod_uid: Its pod.
+        boot_id: Random id of the process.
+        tick: Milliseconds since the process started, on the boot clock; higher in every attempt to write.
+        lease_ms: Length of its right.
+        version: Version of CacheScope in the process.
+        heads: What it applied, by pool UID.
+        pool_uid: The pool of a guard; empty for a gateway.
+        engine: What the engine loaded; `None` for a gateway, and while it is not known.
+        routable: Of a gateway: UIDs of the pods that it routes to, by pool UID.
+    """
+
+    holder: str
+    pod_uid: str
+    boot_id: str
+    tick: int
+    lease_ms: int
+    version: str
+    heads: Mapping[str, Seen] = field(default_factory=dict)
+    pool_uid: str = ""
+    engine: EngineDigests | None = None
+    routable: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+def lease_name(pod_uid: str, boot_id: str) -> str:
+    """Name of the `FenceLease` of one process."""
+    return f"{pod_uid}.{boot_id}"
+
+
+def lease_keys(root: KeyRing) -> KeyRing:
+    """The keys that gateways sign their leases with; guards use their pool's permit keys."""
+    return root.derive("gateway-lease")
+
+
+def write_lease(key: Key, statement: LeaseStatement) -> str:
+    """Sign what a process says of itself."""
+    return sign(key, _PURPOSE, asdict(statement))
+
+
+def read_lease(keys: KeyRing, text: str, *, name: str) -> LeaseStatement:
+    """Verify and read a lease.
+
+    Args:
+        keys: Permit keys of the guard's pool, or `lease_keys` for a gateway.
+        text: The statement.
+        name: Name of the object that it was found in.
+
+    Raises:
+        WireFormatError: Nobody of this pool or installation signed it, or it was copied into another object.
+    """
+    payload = read_signed(keys, _PURPOSE, text, most=MAX_CHARACTERS)
+    try:
+        statement = _parse(payload)
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise WireFormatError(f"the lease's fields cannot be read ({error!r}); update the older side") from error
+    if lease_name(statement.pod_uid, statement.boot_id) != name:
+        raise WireFormatError(f"the lease {name} holds another process's statement; whoever wrote it there, it proves nothing")
+    return statement
+
+
+def _parse(payload: dict[str, Any]) -> LeaseStatement:
+    engine = payload.pop("engine")
+    heads = {str(uid): _seen(item) for uid, item in payload.pop("heads").items()}
+    routable = {str(pool): tuple(map(str, pods)) for pool, pods in payload.pop("routable").items()}
+    for name, value in payload.items():
+        if type(value) is not (int if name in _INTEGERS else str):
+            raise TypeError(f"{name} is of another type")
+    return LeaseStatement(**payload, heads=heads, routable=routable, engine=EngineDigests(**engine) if engine else None)
+
+
+def _seen(item: dict[str, Any]) -> Seen:
+    seen = Seen(**item)
+    if type(seen.lineage) is not str or type(seen.generation) is not int or type(seen.sequence) is not int:
+        raise TypeError("a head is a lineage, its generation and a sequence")
+    return seen
+
+
+class Right:
+    """The right of one process to act on what it read. All times are milliseconds of one clock that only rises.
+
+    Attributes:
+        generation: Number of the unbroken chain of rights that holds now; 0 before the first.
+    """
+
+    def __init__(self) -> None:
+        self.generation = 0
+        self._until: int | None = None
+
+    def grant(self, *, sent_at: int, lease_ms: int, now: int) -> bool:
+        """Grant or renew it, after the read that followed the write was applied; whether a new generation began.
+
+        Args:
+            sent_at: When the write was sent whose tick the API server's answer shows.
+            lease_ms: Its length.
+            now: The present, at which the last one must not have ended.
+        """
+        begins = not self.live(now)
+        self.generation += int(begins)
+        self._until = sent_at + lease_ms
+        return begins
+
+    def revoke(self) -> None:
+        """End it now: the lease is gone."""
+        self._until = None
+
+    def left_ms(self, now: int) -> int:
+        """Milliseconds until it ends; 0 without one."""
+        return max(0, self._until - now) if self._until is not None else 0
+
+    def live(self, now: int) -> bool:
+        """Whether it lasts."""
+        return self.left_ms(now) > 0

@@ -1,0 +1,150 @@
+"""What the gateway follows in the Kubernetes API, and where: one namespace, or all of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Protocol, TypeVar
+
+from cachescope.api.documents import API_VERSION, Resource
+from cachescope.api.ledgers import EpochLedger, FenceLease
+from cachescope.api.pools import ServingPool
+from cachescope.api.scopes import CacheScope
+from cachescope.api.tenants import Tenant
+from cachescope.core.heads import Head
+from cachescope.core.labels import API_KEYS_LABEL
+from cachescope.gateway import readings
+from cachescope.gateway.readings import KeyEntry, KnownPool, KnownTenant, LeaseText, Reading
+from cachescope.kube.endpoint_slices import EndpointSlices
+from cachescope.kube.rest import collection
+from cachescope.kube.watched import Api, Name, Watched
+
+CLUSTER = "Cluster"
+
+T = TypeVar("T")
+V_co = TypeVar("V_co", covariant=True)
+
+
+class Store(Protocol[V_co]):
+    """Objects of one kind as they were last seen."""
+
+    @property
+    def version(self) -> int:
+        """Rises with each change."""
+
+    def items(self) -> Mapping[Name, V_co]:
+        """What there is."""
+
+    def age(self) -> float | None:
+        """Seconds since it was last known to be so, or `None` before the first time."""
+
+
+@dataclass(frozen=True)
+class Stores:
+    """Everything that a configuration is made of, beside what is mounted.
+
+    Attributes:
+        pools: ServingPools.
+        tenants: Tenants.
+        scopes: CacheScopes.
+        ledgers: Heads by the names of their pools.
+        secrets: API keys of labelled Secrets.
+        namespaces: Labels of namespaces; `None` where a single namespace is followed, since no other is known then.
+        home: The installation's namespace.
+    """
+
+    pools: Store[Reading[KnownPool]]
+    tenants: Store[Reading[KnownTenant]]
+    scopes: Store[Reading[CacheScope]]
+    ledgers: Store[Reading[Head]]
+    secrets: Store[Reading[tuple[KeyEntry, ...]]]
+    namespaces: Store[Reading[dict[str, str]]] | None = None
+    home: str = ""
+
+    def by_kind(self) -> dict[str, Store[Reading[Any]]]:
+        """All of them, by kind."""
+        found: dict[str, Store[Reading[Any]] | None] = {
+            "ServingPool": self.pools,
+            "Tenant": self.tenants,
+            "CacheScope": self.scopes,
+            "EpochLedger": self.ledgers,
+            "Secret": self.secrets,
+            "Namespace": self.namespaces,
+        }
+        return {kind: store for kind, store in found.items() if store is not None}
+
+
+@dataclass(frozen=True)
+class Followed:
+    """Everything that is followed.
+
+    Attributes:
+        stores: What configurations are made of.
+        leases: FenceLeases.
+        slices: Endpoints.
+        others: The watches of `stores`.
+    """
+
+    stores: Stores
+    leases: Watched[Reading[LeaseText]]
+    slices: EndpointSlices
+    others: Mapping[str, Watched[Any]] = field(default_factory=dict)
+
+    def watches(self) -> dict[str, Watched[Any]]:
+        """Every watch, by kind."""
+        return {**self.others, "FenceLease": self.leases, "EndpointSlice": self.slices.watched}
+
+    def ages(self) -> dict[str, float | None]:
+        """Seconds since the API server last answered each watch."""
+        return {kind: watch.age() for kind, watch in self.watches().items()}
+
+    async def run(self) -> None:
+        """Follow all of it until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for watch in self.watches().values():
+                group.create_task(watch.run())
+
+
+def follow(api: Api, namespace: str, scope: str, *, changed: Callable[[], None], ledgers_changed: Callable[[], None]) -> Followed:
+    """Watches for an installation.
+
+    Args:
+        api: The API server.
+        namespace: The installation's namespace.
+        scope: `Cluster` for the resources of all namespaces, anything else for its own alone.
+        changed: Called after a change that a new configuration is made for.
+        ledgers_changed: Called after a change of the ledgers.
+    """
+    where = None if scope == CLUSTER else namespace
+    own = partial(_watched, api, where)
+    pools = own(ServingPool, readings.read_pool, changed)
+    tenants = own(Tenant, readings.read_tenant, changed)
+    scopes = own(CacheScope, readings.read_scope, changed)
+    ledgers = own(EpochLedger, readings.read_ledger, ledgers_changed)
+    secrets = Watched(
+        api,
+        collection("v1", "secrets", where),
+        parse=readings.whatever(readings.read_secret),
+        label_selector=f"{API_KEYS_LABEL}=true",
+        changed=changed,
+    )
+    namespaces = (
+        None if where else Watched(api, collection("v1", "namespaces", None), parse=readings.read_namespace, changed=changed)
+    )
+    stores = Stores(pools, tenants, scopes, ledgers, secrets, namespaces, namespace)
+    watches: dict[str, Watched[Any]] = {kind: store for kind, store in stores.by_kind().items() if isinstance(store, Watched)}
+    leases = own(FenceLease, readings.read_lease, lambda: None)
+    return Followed(stores, leases, EndpointSlices(api, where), watches)
+
+
+def _watched(
+    api: Api,
+    namespace: str | None,
+    kind: type[Resource],
+    parse: Callable[[readings.Document], Reading[T]],
+    changed: Callable[[], None],
+) -> Watched[Reading[T]]:
+    path = collection(API_VERSION, kind.PLURAL, namespace)
+    return Watched(api, path, parse=readings.whatever(parse), changed=changed)

@@ -1,0 +1,162 @@
+"""The few requests that a guard sends to the API server: its own `FenceLease`, and the ledger of its pool.
+
+Rules:
+
+- every request is sent once: the HTTP client's own retries are off, since an identical write proves nothing;
+- reads carry no `resourceVersion`, so that the API server answers them by quorum;
+- a write whose answer did not come, or does not say what is stored, is a lost answer: it may have been committed.
+
+An engine's image has aiohttp; it is imported with the first request, so that this module needs the standard library alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from cachescope.core.errors import ClusterError
+from cachescope.leases.rounds import LeaseConflict, LeaseGone, LostAnswer, Stored, Written
+from cachescope.leases.service_account import ServiceAccount
+
+if TYPE_CHECKING:
+    import aiohttp
+
+API_VERSION = "cachescope.dev/v1alpha1"
+LEASES = "fenceleases"
+LEDGERS = "epochledgers"
+
+
+class LeaseApi:
+    """Requests of one process in one namespace; implements `LeaseStore`.
+
+    Args:
+        url: The API server, `https://host:port`.
+        folder: Holds the ServiceAccount's `token` and `ca.crt`.
+        namespace: Where leases and ledger are.
+        seconds: How long a request may take.
+        clock: Milliseconds of a clock that only rises.
+    """
+
+    def __init__(self, url: str, folder: Path, *, namespace: str, seconds: float, clock: Callable[[], int]) -> None:
+        self._root = f"{url}/apis/{API_VERSION}/namespaces/{namespace}"
+        self._account = ServiceAccount(folder, clock)
+        self._namespace = namespace
+        self._seconds = seconds
+        self._session: aiohttp.ClientSession | None = None
+
+    async def create(self, name: str, spec: Mapping[str, Any]) -> Written:
+        """Create a lease; raises what `LeaseStore` says."""
+        status, content = await self._send("POST", LEASES, self._lease(name, spec))
+        return _stored(_judged(status, content, f"creating the FenceLease {name}"))
+
+    async def replace(self, name: str, spec: Mapping[str, Any], resource_version: str) -> Written:
+        """Replace a lease that still has that version; raises what `LeaseStore` says."""
+        body = self._lease(name, spec, resourceVersion=resource_version)
+        status, content = await self._send("PUT", f"{LEASES}/{name}", body)
+        if status == 404:
+            raise LeaseGone(f"the FenceLease {name} is not there any more; leave FenceLeases to the operator")
+        return _stored(_judged(status, content, f"replacing the FenceLease {name}"))
+
+    async def get(self, name: str) -> Stored | None:
+        """Read a lease by quorum; `None` when it is not there."""
+        status, content = await self._send("GET", f"{LEASES}/{name}")
+        return None if status == 404 else _stored(_judged(status, content, f"reading the FenceLease {name}"))
+
+    async def ledger(self, name: str) -> object:
+        """Read the spec of an `EpochLedger` by quorum.
+
+        Raises:
+            ClusterError: It cannot be read, or is not there.
+        """
+        status, content = await self._send("GET", f"{LEDGERS}/{name}")
+        document = _judged(status, content, f"reading the EpochLedger {name}")
+        return document.get("spec") if isinstance(document, dict) else None
+
+    async def close(self) -> None:
+        """Close the connections; a later request opens new ones."""
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    def _lease(self, name: str, spec: Mapping[str, Any], **metadata: str) -> dict[str, Any]:
+        named = {"name": name, "namespace": self._namespace, **metadata}
+        return {"apiVersion": API_VERSION, "kind": "FenceLease", "metadata": named, "spec": dict(spec)}
+
+    async def _send(self, method: str, path: str, body: dict[str, Any] | None = None) -> tuple[int, bytes]:
+        """Send one request once; its status and the answer's content."""
+        import aiohttp  # noqa: PLC0415 - the engine has it; whoever only imports this module need not
+
+        given = await self._account.credentials()
+        session = self._open()
+        headers = {"Authorization": f"Bearer {given.token}", "Content-Type": "application/json", "Accept": "application/json"}
+        options: dict[str, Any] = {"headers": headers, "ssl": given.tls, "allow_redirects": False, "trace_request_ctx": _Sent()}
+        data = json.dumps(body) if body is not None else None
+        try:
+            async with session.request(method, f"{self._root}/{path}", data=data, **options) as response:
+                return response.status, await response.read()
+        except (aiohttp.ClientError, asyncio.TimeoutError, OSError) as error:
+            problem = f"the API server did not answer {method} {path} ({type(error).__name__})"
+            raise LostAnswer(f"{problem}; look at the network between this pod and the API server") from error
+
+    def _open(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            import aiohttp  # noqa: PLC0415 - as above
+
+            trace = aiohttp.TraceConfig()
+            trace.on_connection_create_start.append(_only_once)
+            trace.on_connection_reuseconn.append(_only_once)
+            timeout = aiohttp.ClientTimeout(total=self._seconds)
+            self._session = aiohttp.ClientSession(timeout=timeout, trace_configs=[trace])
+        return self._session
+
+
+@dataclass
+class _Sent:
+    """Whether a request has had its connection."""
+
+    connected: bool = False
+
+
+async def _only_once(_session: object, context: SimpleNamespace, _parameters: object) -> None:
+    """Give a request one connection: from 3.10 on aiohttp sends a PUT again on another when the first breaks."""
+    sent: _Sent = context.trace_request_ctx
+    if sent.connected:
+        raise ConnectionError("the connection broke")
+    sent.connected = True
+
+
+def _judged(status: int, content: bytes, what: str) -> Any:  # noqa: ANN401 - JSON of any kind
+    """The document of a good answer; any other answer as an error."""
+    if status == 409:
+        raise LeaseConflict(f"{what}: it changed or is there already (409); it is read again")
+    if status >= 500:
+        raise LostAnswer(f"{what}: the API server answered {status}; look at its health")
+    if not 200 <= status < 300:
+        raise ClusterError(f"{what}: the API server answered {status} ({_reason(content)}); check the Role and the object")
+    try:
+        return json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise LostAnswer(f"{what}: the answer is not JSON; look for a proxy between this pod and the API server") from error
+
+
+def _stored(document: Any) -> Stored:  # noqa: ANN401 - the parser is where untyped JSON ends
+    try:
+        metadata, tick = document["metadata"], document["spec"]["tick"]
+        version = metadata["resourceVersion"]
+        if not isinstance(version, str) or type(tick) is not int:
+            raise TypeError("resourceVersion is a text and tick an integer")
+        return Stored(version, tick, metadata.get("deletionTimestamp") is not None)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise LostAnswer(f"the answer is no FenceLease ({error!r}); check that the CRDs are those of this version") from error
+
+
+def _reason(content: bytes) -> str:
+    try:
+        return str(json.loads(content)["reason"])
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return "no reason given"

@@ -1,0 +1,35 @@
+"""The kinds on a real API server, and a namespace of its own for each file of tests."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+
+from cachescope.kube.rest import Rest
+from e2e.stack import kubectl
+from e2e.stack.paths import KUBECONFIG, ROOT
+from tests.integration.crd_objects import Server
+
+
+@pytest.fixture(scope="session")
+def crds() -> None:
+    """The kinds as the models say them now; they stay, because they belong to the whole cluster."""
+    kubectl.run("apply", "--server-side", "--force-conflicts", "-f", str(ROOT / "crds"))
+    kubectl.run("wait", "--for=condition=Established", "--timeout=30s", "-f", str(ROOT / "crds"))
+
+
+@pytest.fixture(scope="module")
+def crd_namespace(crds: None) -> Iterator[str]:  # noqa: ARG001 - it must come after
+    name = f"cachescope-crds-{secrets.token_hex(4)}"
+    kubectl.run("create", "namespace", name, namespace=name)
+    yield name
+    kubectl.run("delete", "namespace", name, "--wait=false", namespace=name)
+
+
+@pytest.fixture
+async def server(crd_namespace: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Server]:
+    monkeypatch.setenv("KUBECONFIG", str(KUBECONFIG))
+    async with Rest() as rest:
+        yield Server(rest, crd_namespace)

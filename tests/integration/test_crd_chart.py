@@ -1,0 +1,39 @@
+"""The chart of the kinds: Helm makes from it what the models say, and uninstalling it takes nothing away unless asked to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+
+from cachescope.api.crds import definitions
+from e2e.stack import helm
+from e2e.stack.paths import ROOT
+
+CHART = str(ROOT / "charts" / "cachescope-crds")
+KEEP = "helm.sh/resource-policy"
+
+
+def test_the_chart_has_no_faults() -> None:
+    assert "0 chart(s) failed" in helm.run("lint", "--strict", CHART)
+
+
+def test_it_renders_what_the_models_say() -> None:
+    assert _rendered("--set", "keep=false") == {document["metadata"]["name"]: document for document in definitions()}
+
+
+def test_kinds_are_kept_unless_asked_otherwise() -> None:
+    kept = _rendered()
+    assert {document["metadata"]["annotations"].pop(KEEP) for document in kept.values()} == {"keep"}
+    assert kept == _rendered("--set", "keep=false")
+
+
+def test_a_value_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(helm.HelmError, match="keeep"):
+        _rendered("--set", "keeep=false")
+
+
+def _rendered(*options: str) -> dict[str, Any]:
+    documents = yaml.safe_load_all(helm.run("template", "cachescope-crds", CHART, *options))
+    return {document["metadata"]["name"]: document for document in documents if document}

@@ -1,0 +1,118 @@
+"""What may be declared: tables of objects that the API server takes and refuses, each with the message that people read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from cachescope.api.documents import parse
+from cachescope.api.kinds import KINDS
+from tests.integration.crd_objects import BOOT_ID, MISSING, POD_UID, Changes, Server, document
+
+MODELS = {kind.model.KIND: kind.model for kind in KINDS}
+SOURCE = "spec.model.source"
+CLAIM = {"claimName": "models"}
+HUB = {"repository": "owner/name", "revision": "0" * 40}
+FROM, LABELS = "spec.allowedTenants.namespaces.from", "spec.allowedTenants.namespaces.matchLabels"
+LONG_PATH = "spec.model.source.persistentVolumeClaim"
+
+TAKEN: list[tuple[str, Changes]] = [
+    *((kind, {}) for kind in MODELS),
+    ("ServingPool", {"metadata.name": "p" * 40}),
+    ("ServingPool", {"metadata.name": "p"}),
+    ("ServingPool", {"metadata.name": "a-1"}),
+    ("ServingPool", {SOURCE: {"persistentVolumeClaim": CLAIM}}),
+    ("ServingPool", {SOURCE: {"persistentVolumeClaim": {**CLAIM, "path": "a/b"}}}),
+    ("ServingPool", {SOURCE: {"huggingFace": HUB}}),
+    ("ServingPool", {FROM: "Selector", LABELS: {"team": "red"}}),
+    ("ServingPool", {FROM: "Same"}),
+    ("ServingPool", {"spec.replicas": 0}),
+    ("ServingPool", {"spec.resources": {"requests": {"cpu": 2, "memory": "1.5Gi"}, "limits": {"cpu": "500m"}}}),
+    ("ServingPool", {"spec.podTemplate": {"tolerations": [{"key": "gpu", "operator": "Exists"}], "affinity": {"podAffinity": {}}}}),
+    ("ServingPool", {"spec.gpus": {"count": 8}, "spec.sharedMemory": "8Gi"}),
+    ("Tenant", {"spec": {}}),
+    ("Tenant", {"spec.identities": {"apiKeys": [{"secretName": "keys"}]}}),
+    ("CacheScope", {"spec.class": "Request"}),
+    ("CacheEpoch", {"spec.floor": MISSING, "spec.incident": {"id": "leak-1"}}),
+    ("CacheEpoch", {"spec.incident": {"id": "leak-1", "reason": "keys were published"}}),
+    ("EpochLedger", {"spec.floors": {}, "spec.incidents": {}}),
+    ("FenceLease", {"spec.holder": "Gateway", "spec.pool": ""}),
+    ("FenceLease", {"spec.holder": "Gateway", "spec.pool": MISSING}),
+]
+
+REFUSED: list[tuple[str, Changes, str]] = [
+    *((kind, {"spec": MISSING}, "spec: Required value") for kind in MODELS),
+    *((kind, {"spec": None}, "spec: ") for kind in MODELS),
+    *((kind, {"spec.surprise": 1}, 'unknown field "spec.surprise"') for kind in MODELS),
+    ("ServingPool", {"metadata.name": "p" * 41}, "at most 40 characters"),
+    ("ServingPool", {"metadata.name": "1p"}, "start it with a letter"),
+    ("ServingPool", {"metadata.name": "a.b"}, "DNS-1035"),
+    ("ServingPool", {SOURCE: {}}, "set exactly one of imagePath, persistentVolumeClaim and huggingFace"),
+    ("ServingPool", {f"{SOURCE}.huggingFace": HUB}, "set exactly one of"),
+    ("ServingPool", {f"{SOURCE}.huggingFace": HUB, LONG_PATH: CLAIM}, "set exactly one of"),
+    ("ServingPool", {f"{SOURCE}.imagePath": "models"}, "imagePath"),
+    ("ServingPool", {SOURCE: {"persistentVolumeClaim": {**CLAIM, "path": "/a"}}}, "path"),
+    ("ServingPool", {SOURCE: {"huggingFace": {**HUB, "revision": "main"}}}, "revision"),
+    ("ServingPool", {"spec.model.name": ""}, "spec.model.name"),
+    ("ServingPool", {"spec.engine.type": "SGLang"}, 'supported values: "vLLM"'),
+    ("ServingPool", {"spec.engine.version": "latest"}, "spec.engine.version"),
+    ("ServingPool", {"spec.engine.image": MISSING}, "spec.engine.image: Required value"),
+    ("ServingPool", {FROM: "Selector"}, "set them, not empty, with `from: Selector`"),
+    ("ServingPool", {FROM: "Selector", LABELS: {}}, "set them, not empty, with `from: Selector`"),
+    ("ServingPool", {LABELS: {"team": "red"}}, "set them, not empty, with `from: Selector`"),
+    ("ServingPool", {FROM: "All"}, 'supported values: "Same", "Selector"'),
+    ("ServingPool", {"spec.replicas": -1}, "spec.replicas"),
+    ("ServingPool", {"spec.resources": {"limits": {"memory": "much"}}}, "spec.resources.limits"),
+    ("ServingPool", {"spec.fence": {"leaseSeconds": 2}}, "spec.fence.leaseSeconds"),
+    ("Tenant", {"spec.identities": {"jwt": [{"provider": "north"}]}}, "audience: Required value"),
+    ("Tenant", {"spec.identities": {"apiKeys": [{"secretName": "No"}]}}, "secretName"),
+    ("CacheScope", {"spec.pools": []}, "spec.pools"),
+    ("CacheScope", {"spec.tenants": MISSING}, "spec.tenants: Required value"),
+    ("CacheScope", {"spec.class": "Public"}, 'supported values: "Tenant", "Principal", "Request"'),
+    ("CacheEpoch", {"spec.floor": MISSING}, "set floor, or incident, or both"),
+    ("CacheEpoch", {"spec.floor": 0}, "spec.floor"),
+    ("CacheEpoch", {"spec.floor": 2**53}, "spec.floor"),
+    ("CacheEpoch", {"spec.target.name": MISSING}, "spec.target.name: Required value"),
+    ("CacheEpoch", {"spec.target.kind": "Tenant"}, 'supported values: "ServingPool"'),
+    ("CacheEpoch", {"spec.incident": {"id": "-"}}, "spec.incident.id"),
+    *(
+        ("EpochLedger", {f"spec.{field}": MISSING}, f"spec.{field}: Required value")
+        for field in ("lineage", "sequence", "base", "floors", "incidents")
+    ),
+    ("EpochLedger", {"spec.lineage": {"id": "1" * 32}}, "spec.lineage.generation: Required value"),
+    ("EpochLedger", {"spec.lineage.id": "1" * 31}, "spec.lineage.id"),
+    ("EpochLedger", {"spec.floors": {"a" * 63: 1}}, "64 lower-case hexadecimal digits"),
+    ("EpochLedger", {"spec.floors": {"A" * 64: 1}}, "64 lower-case hexadecimal digits"),
+    ("EpochLedger", {"spec.floors": {"a" * 65: 1}}, "64 lower-case hexadecimal digits"),
+    ("EpochLedger", {"spec.floors": {"a" * 64: -1}}, "spec.floors"),
+    ("EpochLedger", {"spec.floors": {"a" * 64: 2**53}}, "spec.floors"),
+    ("EpochLedger", {"spec.incidents": {"c" * 64: -1}}, "spec.incidents"),
+    ("EpochLedger", {"spec.sequence": 2}, "a ledger begins with sequence 1"),
+    ("FenceLease", {"metadata.name": f"{POD_UID}.{BOOT_ID[1:]}"}, "32 hexadecimal digits"),
+    ("FenceLease", {"metadata.name": f"{POD_UID}-{BOOT_ID}"}, "32 hexadecimal digits"),
+    ("FenceLease", {"metadata.name": f"tiny-0.{BOOT_ID}"}, "32 hexadecimal digits"),
+    ("FenceLease", {"metadata.name": f"{POD_UID}.{BOOT_ID}.x"}, "32 hexadecimal digits"),
+    ("FenceLease", {"spec.holder": "Operator"}, 'supported values: "Guard", "Gateway"'),
+    ("FenceLease", {"spec.holder": "Gateway"}, "set pool with `holder: Guard` and only then"),
+    ("FenceLease", {"spec.pool": ""}, "set pool with `holder: Guard` and only then"),
+    ("FenceLease", {"spec.tick": -1}, "spec.tick"),
+    ("FenceLease", {"spec.statement": ""}, "spec.statement"),
+]
+
+
+def rows(table: list[tuple[Any, ...]]) -> list[Any]:
+    return [pytest.param(*row, id=f"{row[0]}-{'-'.join(row[1]) or 'plain'}-{number}") for number, row in enumerate(table)]
+
+
+@pytest.mark.parametrize(("kind", "changes"), rows(TAKEN))
+async def test_a_valid_object_is_taken_and_its_model_reads_what_is_stored(server: Server, kind: str, changes: Changes) -> None:
+    stored = await server.try_create(document(kind, changes))
+    assert parse(MODELS[kind], stored, "the API server").name == stored["metadata"]["name"]
+
+
+@pytest.mark.parametrize(("kind", "changes", "message"), rows(REFUSED))
+async def test_an_invalid_object_is_refused_with_what_to_do(server: Server, kind: str, changes: Changes, message: str) -> None:
+    assert await server.refusal(document(kind), create=True) is None
+    refusal = await server.refusal(document(kind, changes), create=True)
+    assert message in (refusal or "it was taken")

@@ -1,0 +1,152 @@
+"""An operator without its watcher: a store, an API in memory whose writes the store hears, and the reconcilers."""
+
+from __future__ import annotations
+
+import copy
+from datetime import UTC, datetime
+from typing import Any
+
+from cachescope.api.settings import IdentityProvider, JwksSource, Settings
+from cachescope.controller.epochs import Ledgers
+from cachescope.controller.installation import Installation
+from cachescope.controller.lease_book import LeaseBook
+from cachescope.controller.pools import Pools
+from cachescope.controller.root_keys import RootKeys
+from cachescope.controller.scopes import Scopes
+from cachescope.controller.store import Key, Store
+from cachescope.controller.tenants import Tenants
+from cachescope.controller.watched_kinds import STREAMED
+from cachescope.core.errors import ClusterError
+from cachescope.kube.applying import Applier
+from cachescope.kube.kinds import collection_of, path_of
+from cachescope.kube.rest import Document
+from cachescope.manifests.platform import Platform
+from tests.unit.fake_api import FakeApi
+from tests.unit.pools import PLATFORM
+
+POOL: Document = {
+    "apiVersion": "cachescope.dev/v1alpha1",
+    "kind": "ServingPool",
+    "metadata": {"name": "tiny", "namespace": "ns", "uid": "pool-uid-1", "generation": 1},
+    "spec": {
+        "model": {"name": "tiny", "source": {"imagePath": "/models/tiny"}},
+        "engine": {"version": "0.32.0", "image": "registry.example/vllm:0.32.0"},
+    },
+}
+POOL_KEY = Key("ServingPool", "ns", "tiny")
+PROVIDER = IdentityProvider(name="corp", issuer="https://corp.example", jwks=JwksSource(secret_name="corp"))
+
+
+class HeardApi(FakeApi):
+    """An API in memory that tells the store of what is written.
+
+    Attributes:
+        lost: Paths (their ends) whose next write is committed without an answer.
+        refused: Paths (their ends) whose writes fail.
+    """
+
+    def __init__(self, store: Store) -> None:
+        super().__init__()
+        self.store = store
+        self.lost: set[str] = set()
+        self.refused: set[str] = set()
+
+    @property
+    def writes(self) -> list[str]:
+        return [item for item in self.requests if item != "get"]
+
+    async def delete(self, path: str, *, uid: str | None = None, resource_version: str | None = None, **query: str) -> None:
+        document = self._found(path)
+        await super().delete(path, uid=uid, resource_version=resource_version, **query)
+        self._version += 1
+        self.store.remove(document["kind"], {"metadata": {**document["metadata"], "resourceVersion": str(self._version)}})
+
+    def _store(self, path: str, document: Document) -> Document:
+        if any(path.endswith(end) for end in self.refused):
+            raise ClusterError("the API server is away; try again")
+        written = super()._store(path, document)
+        if any(path.endswith(end) for end in self.lost):
+            self.lost.clear()
+            raise ClusterError("the answer was lost; try again")
+        if written.get("kind") in {kind.kind for kind in STREAMED}:
+            self.store.put(str(written["kind"]), written)
+        return written
+
+
+class Bench:
+    """Everything that reconciles, wired together."""
+
+    def __init__(self, platform: Platform = PLATFORM) -> None:
+        self.store, self.now = Store(), 1000.0
+        self.api = HeardApi(self.store)
+        self.keys = RootKeys(self.api, "cachescope-system")
+        self.due: list[Key] = []
+        self.restart(platform)
+
+    def restart(self, platform: Platform = PLATFORM) -> None:
+        """A new process: nothing is left but what the API holds."""
+        self.store = self.api.store = Store()
+        for document in self.api.objects.values():
+            if document.get("kind") in {kind.kind for kind in STREAMED}:
+                self.store.put(document["kind"], document)
+        leases = LeaseBook(self.store, self.keys, clock=lambda: self.now, news=lambda _: None)
+        self.site = Installation(
+            rest=self.api,
+            store=self.store,
+            applier=Applier(self.api),
+            keys=self.keys,
+            leases=leases,
+            ledgers=Ledgers(self.api, self.store, now=lambda: self.now),
+            platform=platform,
+            settings=Settings(identity_providers=(PROVIDER,)),
+            again=lambda key, _: self.due.append(key),
+        )
+        self.pools, self.tenants, self.scopes = Pools(self.site), Tenants(self.site, now=lambda: self.now), Scopes(self.site)
+        self.store.listen(self.tenants.hear)
+        for document in self.store.all("Tenant"):
+            self.tenants.hear(Key("Tenant", "ns", document["metadata"]["name"]), None, document)
+
+    async def start(self) -> None:
+        await self.keys.refresh(datetime(2026, 11, 30, tzinfo=UTC))
+        self.api.requests.clear()
+
+    def declare(self, document: Document, **spec: Any) -> Document:
+        """Somebody applies a resource."""
+        path = path_of(document)
+        old = copy.deepcopy(self.api.objects.get(path) or document)
+        old["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
+        old["spec"] = {**document["spec"], **spec}
+        return self.api._store(path, old)
+
+    def remove(self, kind: str, name: str) -> None:
+        """Somebody deletes an object, and the watch says so."""
+        document = self.api.objects.pop(f"{collection_of(kind, 'ns')}/{name}")
+        self.api._version += 1
+        document["metadata"]["resourceVersion"] = str(self.api._version)
+        self.store.remove(kind, document)
+
+    def found(self, kind: str, name: str) -> Document:
+        return self.api.objects[f"{collection_of(kind, 'ns')}/{name}"]
+
+    def condition(self, kind: str, name: str, type_: str) -> tuple[str, str]:
+        conditions = self.found(kind, name)["status"]["conditions"]
+        return next((item["status"], item["reason"]) for item in conditions if item["type"] == type_)
+
+    async def pass_over(self, *failures: int) -> None:
+        await self.pools.reconcile(POOL_KEY, *(failures or (0,)))
+
+
+def epoch(name: str, **spec: Any) -> Document:
+    """A CacheEpoch of the pool."""
+    return {
+        "apiVersion": "cachescope.dev/v1alpha1",
+        "kind": "CacheEpoch",
+        "metadata": {"name": name, "namespace": "ns", "uid": f"epoch-uid-{name}", "generation": 0},
+        "spec": {"target": {"name": "tiny"}, **spec},
+    }
+
+
+def tenant(name: str, namespace: str = "ns", created: str = "", **identities: Any) -> Document:
+    """A Tenant."""
+    metadata = {"name": name, "namespace": namespace, "uid": f"tenant-uid-{name}", "generation": 0, "creationTimestamp": created}
+    return {"apiVersion": "cachescope.dev/v1alpha1", "kind": "Tenant", "metadata": metadata, "spec": {"identities": identities}}

@@ -1,0 +1,24 @@
+"""Writes the settings of the chart's `values.schema.json` anew from their model: `python -m tests.unit.make_values_schema`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from cachescope.api.settings import Settings
+
+PATH = Path(__file__).parents[2] / "charts" / "cachescope" / "values.schema.json"
+PREFIX = "Settings"
+
+
+def with_settings(schema: dict[str, Any]) -> dict[str, Any]:
+    """The schema with its settings as the model has them; everything else is as it was."""
+    model = Settings.model_json_schema(ref_template="#/$defs/" + PREFIX + ".{model}")
+    parts = {f"{PREFIX}.{name}": part for name, part in model.pop("$defs").items()}
+    own = {name: part for name, part in schema["$defs"].items() if not name.startswith(f"{PREFIX}.")}
+    return {**schema, "properties": {**schema["properties"], "settings": model}, "$defs": {**own, **parts}}
+
+
+if __name__ == "__main__":
+    PATH.write_text(json.dumps(with_settings(json.loads(PATH.read_text())), indent=2) + "\n")

@@ -1,0 +1,325 @@
+"""Each finding beside its control: the sound installation passes every check, and each fault changes exactly what it should."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from cachescope.api.conditions import Reason
+from cachescope.api.crds import definitions
+from cachescope.api.kinds import KINDS
+from cachescope.cli.doctor.examination import examine
+from cachescope.cli.doctor.findings import Finding, Unseen, Verdict, exit_code
+from cachescope.cli.doctor.gather import cluster_wide, gather
+from cachescope.cli.doctor.observed import OPERATOR_LEASE, ROOT_KEYS, Observed
+from cachescope.cli.doctor.resources import REMEDIES
+from cachescope.core.labels import API_KEYS_LABEL, COMPONENT_LABEL
+from cachescope.kube.rest import ApiError, NotFoundError
+
+NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
+HEX = base64.b64encode(b"ab" * 32).decode()
+Document = dict[str, Any]
+
+
+def named(name: str, **metadata: Any) -> Document:
+    return {"metadata": {"name": name, "namespace": "ns", **metadata}}
+
+
+def deployment(component: str, ready: int = 2) -> Document:
+    return named(component, labels={COMPONENT_LABEL: component}) | {"spec": {"replicas": 2}, "status": {"readyReplicas": ready}}
+
+
+def condition(kind: str, status: str, reason: Reason, generation: int = 1) -> Document:
+    stamp = {"lastTransitionTime": "t", "observedGeneration": generation}
+    return {"type": kind, "status": status, "reason": reason.value, "message": "said", **stamp}
+
+
+def with_conditions(name: str, *conditions: Document, generation: int = 1) -> Document:
+    return named(name, generation=generation) | {"spec": {}, "status": {"conditions": list(conditions)}}
+
+
+def fence_lease(name: str, age: float) -> Document:
+    written = (NOW - timedelta(seconds=age)).isoformat()
+    times = {"creationTimestamp": "2029-01-01T00:00:00Z", "managedFields": [{"time": written}]}
+    return named(name, **times) | {"spec": {"holder": "Guard", "leaseSeconds": 60}}
+
+
+def binding(role: str, *subjects: Document, namespace: str | None = "ns", kind: str = "ClusterRole") -> Document:
+    return {"metadata": {"name": "b", "namespace": namespace}, "roleRef": {"kind": kind, "name": role}, "subjects": list(subjects)}
+
+
+def subject(kind: str, name: str, namespace: str | None = None) -> Document:
+    return {"kind": kind, "name": name, **({"namespace": namespace} if namespace else {})}
+
+
+def role(name: str, *rules: tuple[str, str, str], names: tuple[str, ...] = ()) -> Document:
+    extra = {"resourceNames": list(names)} if names else {}
+    return {
+        "metadata": {"name": name},
+        "rules": [{"apiGroups": [group], "resources": [resource], "verbs": [verb], **extra} for group, resource, verb in rules],
+    }
+
+
+ROLES = [role("cluster-admin", ("*", "*", "*")), role("see", ("", "pods", "list")), role("read", ("", "secrets", "get"))]
+ADMINS = binding("cluster-admin", subject("Group", "system:masters"), subject("Group", "kubeadm:cluster-admins"), namespace=None)
+SOUND = Observed(
+    "ns",
+    NOW,
+    kinds=frozenset(kind.model.PLURAL for kind in KINDS),
+    documents={
+        "customresourcedefinitions": list(definitions()),
+        "deployments": [deployment("operator"), deployment("gateway")],
+        OPERATOR_LEASE: [{"spec": {"renewTime": (NOW - timedelta(seconds=5)).isoformat(), "leaseDurationSeconds": 15}}],
+        ROOT_KEYS: [{"data": {"k1": HEX, "targets": HEX}}],
+        "rolebindings": [binding("see", subject("Group", "devs"))],
+        "roles": [],
+        "clusterrolebindings": [ADMINS],
+        "clusterroles": ROLES,
+        "servingpools": [with_conditions("tiny", condition("Ready", "True", Reason.ROUTABLE))],
+        "tenants": [with_conditions("red", condition("Accepted", "True", Reason.ACCEPTED))],
+        "cachescopes": [],
+        "cacheepochs": [],
+        "epochledgers": [],
+        "fenceleases": [fence_lease("p1.boot2", 10), fence_lease("p1.boot1", 9000)],
+        "pods": [named("tiny-0", uid="p1") | {"status": {"phase": "Running"}}],
+    },
+    key_secrets={("ns", "red-alice"): [named("red-alice", labels={API_KEYS_LABEL: "true"})]},
+)
+
+
+def changed(**documents: Any) -> Observed:
+    names = {"lease": OPERATOR_LEASE, "root_keys": ROOT_KEYS}
+    return replace(SOUND, documents={**SOUND.documents, **{names.get(key, key): value for key, value in documents.items()}})
+
+
+def worst(observed: Observed, trusted: tuple[str, ...] = ()) -> list[Finding]:
+    return [item for item in examine(observed, trusted) if item.verdict is not Verdict.PASS and item.check != "network policies"]
+
+
+def test_a_sound_installation_passes_every_check() -> None:
+    assert worst(SOUND) == []
+    assert exit_code(examine(SOUND)) == 0
+
+
+def test_enforcement_of_network_policies_is_never_called_a_pass() -> None:
+    (finding,) = [item for item in examine(SOUND) if item.check == "network policies"]
+    assert finding.verdict is Verdict.NOTE
+
+
+OTHER_CRD = {**definitions()[0], "metadata": {**definitions()[0]["metadata"], "annotations": {}}}
+FAULTS: list[tuple[Observed, str, str]] = [
+    (replace(SOUND, kinds=frozenset({"servingpools"})), "kinds", "fenceleases"),
+    (changed(customresourcedefinitions=[OTHER_CRD, *definitions()[1:]]), "kinds' version", OTHER_CRD["metadata"]["name"]),
+    (changed(deployments=[deployment("gateway")]), "operator", "no operator"),
+    (changed(deployments=[deployment("operator"), deployment("gateway", 1)]), "gateway", "1 of 2"),
+    (changed(lease=[]), OPERATOR_LEASE, "ever"),
+    (changed(lease=[{"spec": {"renewTime": (NOW - timedelta(seconds=60)).isoformat()}}]), OPERATOR_LEASE, "60 s"),
+    (changed(root_keys=[]), ROOT_KEYS, "no Secret"),
+    (changed(root_keys=[{"data": {"targets": HEX}}]), ROOT_KEYS, "missing"),
+    (changed(root_keys=[{"data": {"k1": HEX}}]), ROOT_KEYS, "missing"),
+    (changed(root_keys=[{"data": {"k1": "bm8=", "targets": HEX}}]), ROOT_KEYS, "k1"),
+    (
+        changed(servingpools=[with_conditions("tiny", condition("Ready", "False", Reason.NO_READY_POD))]),
+        "servingpools",
+        "NoReadyPod",
+    ),
+    (changed(servingpools=[with_conditions("tiny")]), "servingpools", "not looked"),
+    (
+        changed(servingpools=[with_conditions("tiny", condition("Ready", "True", Reason.ROUTABLE), generation=2)]),
+        "servingpools",
+        "not looked",
+    ),
+    (
+        changed(
+            servingpools=[
+                with_conditions(
+                    "tiny", condition("Ready", "True", Reason.ROUTABLE), condition("Degraded", "True", Reason.NO_SPARE_GPU)
+                )
+            ]
+        ),
+        "servingpools",
+        "NoSpareGPU",
+    ),
+    (changed(tenants=[with_conditions("red", condition("Accepted", "False", Reason.IDENTITY_TAKEN))]), "tenants", "IdentityTaken"),
+    (replace(SOUND, key_secrets={("ns", "a"): []}), "API key Secrets", "ns/a"),
+    (replace(SOUND, key_secrets={("ns", "a"): [named("a")]}), "API key Secrets", "label"),
+    (changed(fenceleases=[fence_lease("p1.boot1", 200)]), "leases", "tiny-0"),
+]
+
+
+@pytest.mark.parametrize(("observed", "check", "said"), FAULTS, ids=[f"{check}: {said}" for _, check, said in FAULTS])
+def test_a_fault_is_one_failure_with_its_remedy(observed: Observed, check: str, said: str) -> None:
+    (finding,) = worst(observed)
+    assert (finding.check, finding.verdict) == (check, Verdict.FAIL)
+    assert said in finding.message
+    assert finding.remedy
+    assert exit_code([finding]) == 1
+
+
+NOTES = [
+    changed(tenants=[with_conditions("red", condition("Accepted", "False", Reason.SUSPENDED))]),
+    changed(
+        cacheepochs=[
+            with_conditions(
+                "e", condition("Accepted", "True", Reason.ACCEPTED), condition("Held", "True", Reason.SPEC_BEHIND_LEDGER)
+            )
+        ]
+    ),
+    changed(fenceleases=[fence_lease("gone.boot1", 9000)]),
+]
+
+
+@pytest.mark.parametrize("observed", NOTES, ids=["suspended", "held", "left over"])
+def test_what_is_meant_so_is_noted_and_no_failure(observed: Observed) -> None:
+    (finding,) = worst(observed)
+    assert (finding.verdict, exit_code([finding])) == (Verdict.NOTE, 0)
+
+
+@pytest.mark.parametrize("name", [name for name in SOUND.documents if name != "epochledgers"])
+def test_a_check_that_could_not_look_is_no_pass(name: str) -> None:
+    observed = replace(SOUND, documents={**SOUND.documents, name: Unseen("forbidden")})
+    findings = worst(observed)
+    assert {item.verdict for item in findings} == {Verdict.UNSEEN}
+    assert "forbidden" in findings[0].message
+    assert exit_code(findings) == 2
+
+
+def test_an_api_server_that_cannot_be_reached_is_the_only_finding() -> None:
+    (finding,) = examine(replace(SOUND, fault="no answer"))
+    assert (finding.check, finding.verdict) == ("api", Verdict.FAIL)
+
+
+def holders(*bindings: Document, roles: tuple[Document, ...] = (), trusted: tuple[str, ...] = ()) -> list[str]:
+    observed = changed(rolebindings=list(bindings), roles=list(roles))
+    return [item.message.split()[0] for item in worst(observed, trusted) if item.check == "key namespace"]
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [("", "secrets", "list"), ("", "pods", "create"), ("", "pods/exec", "create"), ("apps", "deployments", "patch"),
+     ("batch", "*", "create"), ("", "serviceaccounts/token", "create"), ("rbac.authorization.k8s.io", "roles", "bind"),
+     ("*", "*", "*")],
+)  # fmt: skip
+def test_every_right_that_leads_to_the_keys_is_found(rule: tuple[str, str, str]) -> None:
+    assert holders(binding("r", subject("Group", "devs"), kind="Role"), roles=(role("r", rule),)) == ["Group:devs"]
+
+
+@pytest.mark.parametrize(
+    "rule", [("", "pods", "get"), ("", "configmaps", "*"), ("apps", "deployments", "list"), ("other", "secrets", "get")]
+)
+def test_rights_that_do_not_lead_to_the_keys_are_not_found(rule: tuple[str, str, str]) -> None:
+    assert holders(binding("r", subject("Group", "devs"), kind="Role"), roles=(role("r", rule),)) == []
+
+
+def test_a_right_to_one_secret_counts_when_it_is_that_of_the_root_keys() -> None:
+    bound = binding("r", subject("User", "eve"), kind="Role")
+    assert holders(bound, roles=(role("r", ("", "secrets", "get"), names=("cachescope-root-keys",)),)) == ["User:eve"]
+    assert holders(bound, roles=(role("r", ("", "secrets", "get"), names=("another",)),)) == []
+
+
+@pytest.mark.parametrize(
+    ("who", "found"),
+    [
+        (subject("Group", "system:nodes"), False),
+        (subject("Group", "system:authenticated"), True),
+        (subject("Group", "system:serviceaccounts"), True),
+        (subject("Group", "system:serviceaccounts:team"), True),
+        (subject("User", "system:serviceaccount:team:default"), True),
+        (subject("User", "system:serviceaccount:kube-system:x"), False),
+        (subject("ServiceAccount", "x", "kube-system"), False),
+        (subject("ServiceAccount", "cachescope-operator", "ns"), False),
+        (subject("ServiceAccount", "cachescope-operator", "elsewhere"), True),
+        (subject("ServiceAccount", "cachescope-gateway"), False),
+        (subject("ServiceAccount", "default"), True),
+    ],
+    ids=lambda value: str(value.get("name")) if isinstance(value, dict) else None,
+)
+def test_system_components_are_left_out_and_everybody_is_not(who: Document, *, found: bool) -> None:
+    assert bool(holders(binding("read", who))) is found
+
+
+def test_a_binding_of_the_whole_cluster_counts_too() -> None:
+    everywhere = binding("read", subject("Group", "devs"), namespace=None)
+    (finding,) = worst(changed(clusterrolebindings=[everywhere]))
+    assert "ClusterRoleBinding b" in finding.message
+
+
+def test_the_platforms_own_are_left_out_when_they_are_named() -> None:
+    bound = binding("read", subject("ServiceAccount", "ci", "tools"), subject("Group", "devs"))
+    assert holders(bound) == ["Group:devs", "ServiceAccount:tools/ci"]
+    assert holders(bound, trusted=("ServiceAccount:tools/ci",)) == ["Group:devs"]
+
+
+def test_the_roles_of_every_cluster_are_known_without_reading_them() -> None:
+    observed = changed(rolebindings=[binding("edit", subject("Group", "devs"))], clusterroles=Unseen("forbidden"))
+    assert {item.verdict for item in worst(observed)} == {Verdict.UNSEEN, Verdict.FAIL}
+
+
+GOOD = {
+    Reason.ROUTABLE, Reason.SCALED_TO_ZERO, Reason.ROLLING_OUT, Reason.ROLLED_OUT, Reason.HEALTHY, Reason.GUARDS_CURRENT,
+    Reason.NEWER_GUARD_AVAILABLE, Reason.ACCEPTED, Reason.SUSPENDED, Reason.SPEC_BEHIND_LEDGER, Reason.NOT_HELD,
+}  # fmt: skip
+
+
+def test_every_reason_of_a_failure_has_its_remedy() -> None:
+    assert set(Reason) - GOOD == set(REMEDIES)
+
+
+class FakeApi:
+    """Answers from a table; paths that it lacks are not there."""
+
+    def __init__(self, answers: Mapping[str, Document | ApiError]) -> None:
+        self.answers = answers
+        self.asked: list[str] = []
+
+    async def get(self, path: str, **query: str) -> Document:
+        self.asked.append(path)
+        answer = self.answers.get(path, NotFoundError(404, f"{path} is not there") if not query else {"items": []})
+        if isinstance(answer, ApiError):
+            raise answer
+        return answer
+
+
+DEPLOYMENTS = "/apis/apps/v1/namespaces/ns/deployments"
+ENVIRONMENT = [{"name": "CACHESCOPE_SCOPE", "value": "Cluster"}]
+
+
+def operator_in_cluster_mode() -> Document:
+    return deployment("operator") | {"spec": {"template": {"spec": {"containers": [{"env": ENVIRONMENT}]}}}}
+
+
+async def test_in_cluster_mode_resources_of_all_namespaces_are_gathered() -> None:
+    api = FakeApi({"/version": {}, DEPLOYMENTS: {"items": [operator_in_cluster_mode()]}})
+    await gather(api, "ns")
+    assert "/apis/cachescope.dev/v1alpha1/servingpools" in api.asked
+    assert not cluster_wide([deployment("operator") | {"spec": {"template": {"spec": {"containers": [{}]}}}}])
+
+
+async def test_what_is_forbidden_is_said_and_the_rest_is_gathered() -> None:
+    tenants = [named("red") | {"spec": {"identities": {"apiKeys": [{"secretName": "red-alice"}]}}}]
+    secret = "/api/v1/namespaces/ns/secrets/red-alice"
+    api = FakeApi(
+        {
+            "/version": {},
+            "/apis/cachescope.dev/v1alpha1/namespaces/ns/tenants": {"items": tenants},
+            secret: named("red-alice"),
+            "/api/v1/namespaces/ns/secrets/cachescope-root-keys": ApiError(403, "forbidden"),
+        }
+    )
+    observed = await gather(api, "ns")
+    assert isinstance(observed.of(ROOT_KEYS), Unseen)
+    assert observed.of(OPERATOR_LEASE) == []
+    assert observed.of("tenants") == tenants
+    assert observed.key_secrets == {("ns", "red-alice"): [named("red-alice")]}
+    assert observed.kinds == frozenset()
+
+
+async def test_an_api_server_without_an_answer_is_asked_once() -> None:
+    api = FakeApi({"/version": ApiError(0, "no answer")})
+    assert (await gather(api, "ns")).fault == "no answer"
+    assert api.asked == ["/version"]

@@ -1,0 +1,149 @@
+"""Leases are judged on one clock, believed by their signature, and heard of only when something can be seen."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from cachescope.controller.lease_book import MARGIN_SECONDS, LeaseBook
+from cachescope.controller.root_keys import RootKeys
+from cachescope.controller.store import Store
+from cachescope.controller.sweeping import Sweeper
+from cachescope.core.keys import KeyRing
+from cachescope.core.leases import GATEWAY, GUARD, LeaseStatement, Seen, lease_keys, lease_name, write_lease
+from cachescope.core.permits import permit_keys
+from cachescope.kube.kinds import collection_of
+from tests.unit.fake_api import FakeApi
+from tests.unit.pools import ROOT, UID
+
+GUARDED = LeaseStatement(GUARD, "pod-1", "boot-1", 5, 30_000, "0.1.0", {UID: Seen("l", 7, 4)}, UID)
+ROUTER = LeaseStatement(GATEWAY, "pod-g", "boot-g", 5, 30_000, "0.1.0", routable={UID: ("pod-1",)})
+
+
+class Keys(RootKeys):
+    """Root keys without an API."""
+
+    @property
+    def ring(self) -> KeyRing:
+        return ROOT
+
+
+class Bench:
+    """A store, a clock and a book."""
+
+    def __init__(self) -> None:
+        self.api = FakeApi()
+        self.store, self.now, self.version = Store(), 1000.0, 10
+        self.news: list[set[str]] = []
+        self.book = LeaseBook(self.store, Keys(self.api, "x"), clock=lambda: self.now, news=self.news.append)
+        self.store.listen(self.book.hear)
+        self.store.put("ServingPool", {"metadata": {"name": "tiny", "namespace": "ns", "uid": UID, "resourceVersion": "1"}})
+
+    def write(self, statement: LeaseStatement, *, signed: str = "", created: str = "a", **spec: Any) -> None:
+        ring = lease_keys(ROOT) if statement.holder == GATEWAY else permit_keys(ROOT, UID)
+        text = signed or write_lease(ring.current, statement)
+        pool = "" if statement.holder == GATEWAY else "tiny"
+        name = lease_name(statement.pod_uid, statement.boot_id)
+        self.version += 1
+        metadata = {"name": name, "namespace": "ns", "uid": f"of-{name}", "resourceVersion": str(self.version)}
+        self.store.put(
+            "FenceLease",
+            {
+                "metadata": {**metadata, "creationTimestamp": created},
+                "spec": {"holder": statement.holder, "pod": "p", "pool": pool, "leaseSeconds": 30, "statement": text, **spec},
+            },
+        )
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+def test_a_tick_alone_is_no_news(bench: Bench) -> None:
+    bench.write(GUARDED)
+    bench.write(replace(GUARDED, tick=6))
+    assert bench.news == [{UID}]
+    bench.write(replace(GUARDED, tick=7, heads={UID: Seen("l", 7, 5)}))
+    assert bench.news == [{UID}, {UID}]
+
+
+def test_a_lease_lapses_on_our_clock_and_comes_back_when_it_moves(bench: Bench) -> None:
+    bench.write(GUARDED)
+    bench.now += 30 + MARGIN_SECONDS
+    bench.book.judge()
+    assert [item.live for item in bench.book.guards(UID)] == [True]
+    bench.now += 1
+    bench.book.judge()
+    bench.book.judge()
+    assert [item.live for item in bench.book.guards(UID)] == [False]
+    assert len(bench.news) == 2
+    bench.write(replace(GUARDED, tick=6))
+    assert [item.live for item in bench.book.guards(UID)] == [True]
+    assert len(bench.news) == 3
+
+
+def test_only_live_gateways_say_what_is_routable(bench: Bench) -> None:
+    bench.write(ROUTER)
+    bench.write(replace(ROUTER, pod_uid="pod-h", routable={UID: ("pod-2",), "another": ("pod-3",)}))
+    assert bench.book.routable(UID) == {"pod-1", "pod-2"}
+    bench.now += 100
+    bench.book.judge()
+    assert bench.book.routable(UID) == frozenset()
+
+
+def test_a_guard_cannot_say_what_is_routable(bench: Bench) -> None:
+    bench.write(replace(GUARDED, routable={UID: ("pod-1",)}))
+    assert bench.book.guards(UID)
+    assert bench.book.routable(UID) == frozenset()
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [replace(GUARDED, pool_uid="another"), replace(GUARDED, holder=GATEWAY), replace(GUARDED, boot_id="copied")],
+    ids=["another pool", "a guard as gateway", "another object"],
+)
+def test_a_statement_that_does_not_fit_its_object_proves_nothing(bench: Bench, statement: LeaseStatement) -> None:
+    bench.write(GUARDED, signed=write_lease(permit_keys(ROOT, UID).current, statement))
+    assert bench.book.guards(UID) == []
+    assert bench.book.routable(UID) == frozenset()
+    bench.write(GUARDED)
+    assert bench.book.guards(UID)
+
+
+def test_a_foreign_signature_proves_nothing(bench: Bench) -> None:
+    bench.write(GUARDED, signed=write_lease(lease_keys(ROOT).current, GUARDED))
+    bench.write(ROUTER, signed=write_lease(permit_keys(ROOT, UID).current, ROUTER))
+    assert (bench.book.guards(UID), bench.book.routable(UID), bench.news) == ([], frozenset(), [])
+
+
+def test_of_a_pods_processes_the_latest_counts(bench: Bench) -> None:
+    bench.write(replace(GUARDED, boot_id="new"), created="2026-02-01T00:00:00Z")
+    bench.write(GUARDED, created="2026-01-01T00:00:00Z")
+    assert [item.statement.boot_id for item in bench.book.guards(UID) if item.statement] == ["new"]
+
+
+def test_the_greatest_lineage_that_anybody_saw_is_known(bench: Bench) -> None:
+    bench.write(GUARDED)
+    bench.write(replace(ROUTER, heads={UID: Seen("m", 9, 1)}))
+    assert (bench.book.generation(UID), bench.book.generation("another")) == (9, 0)
+
+
+async def test_only_leases_whose_pod_is_gone_are_swept_and_only_after_long(bench: Bench) -> None:
+    sweeper = Sweeper(bench.api, bench.store, bench.book)
+    other = replace(GUARDED, pod_uid="pod-2")
+    for statement, pod in ((GUARDED, "p"), (other, "q")):
+        bench.write(statement, pod=pod)
+    for item in bench.store.all("FenceLease"):
+        bench.api.objects[f"{collection_of('FenceLease', 'ns')}/{item['metadata']['name']}"] = item
+    bench.api.objects[f"{collection_of('Pod', 'ns')}/p"] = {"metadata": {"uid": "pod-1"}}
+    bench.api.objects[f"{collection_of('Pod', 'ns')}/q"] = {"metadata": {"uid": "recreated"}}
+    bench.now += 599
+    await sweeper.sweep()
+    assert "delete" not in bench.api.requests
+    bench.now += 2
+    await sweeper.sweep()
+    left = [path.rpartition("/")[2] for path in bench.api.objects if "fenceleases" in path]
+    assert left == [lease_name("pod-1", "boot-1")]

@@ -1,0 +1,116 @@
+"""Which work a change makes, how failures are repeated, and how the process says how it is."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+import pytest
+
+from cachescope.controller.dispatch import affected
+from cachescope.controller.health import MAX_AGE_SECONDS, Health
+from cachescope.controller.metrics import Metrics
+from cachescope.controller.options import Options
+from cachescope.controller.store import Key, Store
+from cachescope.controller.watched_kinds import API_KEYS
+from cachescope.controller.work_queue import WorkQueue
+from cachescope.controller.workers import Workers
+from cachescope.core.errors import ClusterError, SpecError
+from cachescope.kube.rest import ConflictError, Document
+
+POOL, OTHER = Key("ServingPool", "ns", "tiny"), Key("ServingPool", "ns", "other")
+TENANT, SCOPE = Key("Tenant", "ns", "t"), Key("CacheScope", "ns", "s")
+OWNED = {"ownerReferences": [{"kind": "ServingPool", "name": "tiny"}]}
+LABELLED = {"labels": {"cachescope.dev/pool": "tiny"}}
+
+
+def document(key: Key, *, metadata: Document | None = None, **spec: Any) -> Document:
+    meta = {"name": key.name, "namespace": key.namespace, "uid": key.name, "resourceVersion": "1"}
+    return {"metadata": {**meta, **(metadata or {})}, "spec": spec}
+
+
+@pytest.fixture
+def store() -> Store:
+    made = Store()
+    for key in (POOL, OTHER):
+        made.put("ServingPool", document(key, model={"name": "m"}))
+    made.put("ServingPool", document(Key("ServingPool", "ns", "third"), model={"name": "n"}))
+    made.put("Tenant", document(TENANT, identities={"apiKeys": [{"secretName": "keys"}]}))
+    made.put("CacheScope", document(SCOPE))
+    return made
+
+
+@pytest.mark.parametrize(
+    ("key", "documents", "due"),
+    [
+        (Key("EpochLedger", "ns", "tiny"), [{}], {POOL}),
+        (Key("CacheEpoch", "ns", "e"), [{"spec": {"target": {"name": "tiny"}}}], {POOL}),
+        (Key("Deployment", "ns", "x"), [{"metadata": OWNED}], {POOL}),
+        (Key("Pod", "ns", "x"), [{"metadata": LABELLED}], {POOL}),
+        (Key("Service", "ns", "x"), [{"metadata": {}}, {"metadata": OWNED}], {POOL}),
+        (Key(API_KEYS, "ns", "keys"), [{}], {TENANT}),
+        (Key(API_KEYS, "ns", "others"), [{}], set()),
+        (Key(API_KEYS, "elsewhere", "keys"), [{}], set()),
+        (TENANT, [{}, {}], {TENANT}),
+        (TENANT, [{}], {TENANT, SCOPE}),
+        (SCOPE, [{}], {SCOPE}),
+        (POOL, [{"spec": {"model": {"name": "m"}}}], {POOL, OTHER, SCOPE}),
+        (POOL, [{"spec": {"model": {"name": "m"}}}, {"spec": {"model": {"name": "m"}}}], {POOL}),
+        (POOL, [{"spec": {"model": {"name": "x"}}}, {"spec": {"model": {"name": "m"}}}], {POOL, OTHER}),
+        (Key("FenceLease", "ns", "l"), [{}], set()),
+    ],
+)
+def test_a_change_makes_the_work_that_it_touches(store: Store, key: Key, documents: list[Document], due: set[Key]) -> None:
+    assert set(affected(store, key, documents)) == due
+
+
+async def test_failures_are_repeated_logged_once_and_end_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    queue: WorkQueue[Key] = WorkQueue()
+    seen: list[int] = []
+    ended = asyncio.Event()
+    faults = [
+        ClusterError("away; try again"),
+        ClusterError("away; try again"),
+        ConflictError(409, "read again"),
+        KeyError("x"),
+        None,
+    ]
+
+    async def reconcile(_: Key, failures: int) -> None:
+        seen.append(failures)
+        if fault := faults[len(seen) - 1]:
+            raise fault
+        ended.set()
+
+    metrics = Metrics()
+    task = asyncio.create_task(Workers(queue, {"Tenant": reconcile}, metrics).run(1))
+    with caplog.at_level(logging.WARNING):
+        queue.add(TENANT)
+        async with asyncio.timeout(15):
+            while not ended.is_set():
+                for key in [TENANT, *queue._timers]:
+                    queue.add(key)  # what is due later is due now
+                await asyncio.sleep(0)
+    task.cancel()
+    assert seen[:5] == [0, 1, 2, 3, 4]
+    assert [record.getMessage() for record in caplog.records] == ["not reconciled", "not reconciled"]
+    name, results = "cachescope_operator_reconciles_total", ("ClusterError", "Conflict", "Bug")
+    assert [metrics.registry.get_sample_value(name, {"kind": "Tenant", "result": result}) for result in results] == [2, 1, 1]
+
+
+def test_a_standby_is_ready_and_a_stale_watch_is_not_alive() -> None:
+    health = Health("Standby")
+    assert (health.alive()[0], health.ready()[0]) == (True, True)
+    health.role = "Loading"
+    assert (health.alive()[0], health.ready()[0]) == (True, False)
+    health.role, health.ages = "Leading", lambda: {"Tenant": MAX_AGE_SECONDS, "Pod": MAX_AGE_SECONDS + 1}
+    assert (health.alive()[0], health.ready()[0], health.stale()) == (False, True, {"Pod": MAX_AGE_SECONDS + 1})
+
+
+def test_options_that_would_fail_in_every_pool_are_refused() -> None:
+    assert Options("ns", "image", api_servers=("10.0.0.1/32",)).watched_namespace == "ns"
+    assert Options("ns", "image", scope="Cluster").watched_namespace is None
+    for wrong in ({"namespace": ""}, {"guard_image": ""}, {"api_servers": ("10.0.0.1/33",)}):
+        with pytest.raises(SpecError):
+            Options(**{"namespace": "ns", "guard_image": "image", **wrong})  # type: ignore[arg-type]

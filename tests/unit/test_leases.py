@@ -1,0 +1,112 @@
+"""A lease is believed only whole, signed, and in its own object; a right runs from the send of what was committed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from cachescope.core.errors import WireFormatError
+from cachescope.core.keys import Key, KeyRing
+from cachescope.core.leases import GATEWAY, GUARD, LeaseStatement, Right, Seen, lease_keys, lease_name, read_lease, write_lease
+from cachescope.core.permits import permit_keys
+from cachescope.core.record import EngineDigests
+from cachescope.core.signed import sign
+from cachescope.core.types import Digest
+
+ROOT = KeyRing.of(Key("k1", b"r" * 32))
+KEYS = permit_keys(ROOT, "pool-uid")
+ENGINE = EngineDigests(Digest("sha256:m"), Digest("sha256:t"), Digest("sha256:r"))
+OWN = LeaseStatement(GUARD, "pod", "boot", 12, 60_000, "0.1.0", {"pool-uid": Seen("line", 7, 3)}, "pool-uid", ENGINE)
+NAME = lease_name("pod", "boot")
+PAYLOAD = {
+    "holder": GUARD,
+    "pod_uid": "pod",
+    "boot_id": "boot",
+    "tick": 12,
+    "lease_ms": 60_000,
+    "version": "0.1.0",
+    "heads": {"pool-uid": {"lineage": "line", "generation": 7, "sequence": 3}},
+    "pool_uid": "pool-uid",
+    "engine": None,
+    "routable": {},
+}
+
+
+def test_what_was_written_is_read() -> None:
+    assert read_lease(KEYS, write_lease(KEYS.current, OWN), name=NAME) == OWN
+
+
+def test_a_gateway_says_where_it_routes() -> None:
+    gateway = replace(OWN, holder=GATEWAY, pool_uid="", engine=None, routable={"pool-uid": ("a", "b")})
+    keys = lease_keys(ROOT)
+    assert read_lease(keys, write_lease(keys.current, gateway), name=NAME) == gateway
+
+
+def test_a_lease_that_was_copied_into_another_object_proves_nothing() -> None:
+    with pytest.raises(WireFormatError, match="another process"):
+        read_lease(KEYS, write_lease(KEYS.current, OWN), name=lease_name("pod", "other"))
+
+
+def test_a_guard_cannot_speak_for_a_gateway_nor_for_another_pool() -> None:
+    text = write_lease(KEYS.current, OWN)
+    for keys in (lease_keys(ROOT), permit_keys(ROOT, "another-pool")):
+        with pytest.raises(WireFormatError, match="MAC"):
+            read_lease(keys, text, name=NAME)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"tick": "12"},
+        {"tick": True},
+        {"heads": {"pool-uid": {"lineage": "line", "generation": "7", "sequence": 3}}},
+        {"heads": {"pool-uid": {"lineage": "line"}}},
+        {"heads": []},
+        {"engine": {"model": "m"}},
+        {"further": "field"},
+        {"pod_uid": 7},
+    ],
+)
+def test_fields_of_another_form_are_refused(change: dict[str, object]) -> None:
+    assert read_lease(KEYS, sign(KEYS.current, "lease", PAYLOAD), name=NAME).tick == 12
+    with pytest.raises(WireFormatError):
+        read_lease(KEYS, sign(KEYS.current, "lease", {**PAYLOAD, **change}), name=NAME)
+
+
+def test_without_a_grant_there_is_no_right() -> None:
+    right = Right()
+    assert not right.live(0)
+    assert right.generation == 0
+
+
+def test_a_right_runs_from_the_send_of_the_write() -> None:
+    right = Right()
+    right.grant(sent_at=100, lease_ms=1000, now=900)
+    assert right.left_ms(900) == 200
+    assert right.live(1099)
+    assert not right.live(1100)
+
+
+def test_a_renewal_in_time_keeps_the_generation_and_a_late_one_does_not() -> None:
+    right = Right()
+    assert right.grant(sent_at=0, lease_ms=1000, now=10)
+    assert not right.grant(sent_at=900, lease_ms=1000, now=999)
+    assert right.generation == 1
+    assert right.grant(sent_at=1800, lease_ms=1000, now=1900)
+    assert right.generation == 2
+
+
+def test_a_revoked_right_is_over_and_the_next_is_another() -> None:
+    right = Right()
+    right.grant(sent_at=0, lease_ms=1000, now=10)
+    right.revoke()
+    assert not right.live(20)
+    assert right.grant(sent_at=20, lease_ms=1000, now=30)
+    assert right.generation == 2
+
+
+def test_a_grant_that_comes_after_its_own_end_gives_nothing() -> None:
+    right = Right()
+    right.grant(sent_at=0, lease_ms=1000, now=2000)
+    assert not right.live(2000)

@@ -1,0 +1,379 @@
+"""Lease rounds: write, read, apply, grant, in that order and never otherwise, whatever the API server does."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from cachescope.core.errors import ClusterError, SpecError
+from cachescope.leases.rounds import DONE, FAILED, GONE, LeaseConflict, LostAnswer, Rounds, Stored
+from tests.unit.lease_fakes import HOP_MS, LEASE_MS, SLOW_MS, Clock, FakeStore, Fault, LeasedProcess
+
+UNREADABLE = ClusterError("the ledger cannot be read; look at the API server")
+UNUSABLE = SpecError("the head cannot be applied; look at the ledger")
+
+
+async def test_a_round_writes_then_reads_then_applies_then_grants() -> None:
+    process = LeasedProcess()
+    sent_at = process.clock()
+    assert (process.left, process.right.generation) == (0, 0)
+    await process.round()
+    assert process.holder.calls == ["spec", "read", "apply"]
+    assert [commit.tick for commit in process.store.commits] == [sent_at]
+    assert process.clock() + process.left == sent_at + LEASE_MS
+    assert process.right.generation == 1
+
+
+async def test_a_later_round_replaces_the_version_that_it_knows() -> None:
+    process = LeasedProcess()
+    for version in ("1", "2", "3"):
+        await process.round()
+        assert process.store.leases["pod.1"].resource_version == version
+    assert (process.right.generation, process.store.reads, process.rounds.outcomes[DONE]) == (1, 0, 3)
+
+
+async def test_ticks_rise_with_every_attempt_even_while_the_clock_stands() -> None:
+    process = LeasedProcess()
+    process.store.clock = Clock()  # requests move another clock
+    for _ in range(3):
+        await process.round(Fault.LOST_BEFORE)
+    assert process.store.ticks == [1000, 1001, 1002, 1003, 1004, 1005]
+
+
+@pytest.mark.parametrize(
+    ("faults", "writes", "counted"),
+    [
+        ([Fault.NONE], 1, 1),
+        ([Fault.SLOW], 1, 1),
+        ([Fault.LOST_AFTER], 1, 1),
+        ([Fault.LOST_BEFORE], 2, 2),
+        ([Fault.CONFLICT], 2, 2),
+        ([Fault.LATE], 2, 1),
+        ([Fault.LOST_BEFORE, Fault.LOST_AFTER], 2, 2),
+        ([Fault.CONFLICT, Fault.LOST_AFTER], 2, 2),
+    ],
+)
+async def test_the_right_counts_from_the_send_of_the_attempt_that_is_stored(faults: list[Fault], writes: int, counted: int) -> None:
+    process = LeasedProcess()
+    await process.round()
+    process.clock.now += 20_000
+    before = len(process.store.ticks)
+    await process.round(*faults)
+    attempts = process.store.ticks[before:]  # ticks are the times of the sends here
+    assert len(attempts) == writes
+    assert process.clock() + process.left == attempts[counted - 1] + LEASE_MS
+    assert process.rounds.outcomes[DONE] == 2
+
+
+@pytest.mark.parametrize(
+    ("faults", "writes"),
+    [
+        ([Fault.LOST_BEFORE, Fault.LOST_BEFORE, Fault.NONE], 2),
+        ([Fault.CONFLICT, Fault.CONFLICT, Fault.NONE], 2),
+        ([Fault.REFUSED, Fault.NONE], 1),
+        ([Fault.CONFLICT, Fault.REFUSED, Fault.NONE], 2),
+    ],
+)
+async def test_a_round_without_a_committed_write_reads_nothing_and_grants_nothing(faults: list[Fault], writes: int) -> None:
+    process = LeasedProcess()
+    await process.round()
+    until, before = process.clock() + process.left, len(process.store.ticks)
+    process.holder.calls.clear()
+    await process.round(*faults)
+    assert len(process.store.ticks) - before == writes
+    assert "read" not in process.holder.calls
+    assert process.clock() + process.left == until
+    await process.round()
+    assert process.clock() + process.left > until
+
+
+async def test_a_lost_answer_is_decided_by_a_read_and_never_by_a_guess() -> None:
+    process = LeasedProcess()
+    process.store.unreadable = 1
+    await process.round(Fault.LOST_AFTER)
+    assert (process.left, process.rounds.outcomes[FAILED]) == (0, 1)
+    await process.round()  # it knows no version, creates, and finds its own lease
+    assert (process.rounds.outcomes[DONE], process.holder.boots) == (1, 1)
+
+
+async def test_a_first_write_that_never_arrived_is_no_lost_lease() -> None:
+    process = LeasedProcess()
+    await process.round(Fault.LOST_BEFORE)
+    assert (process.holder.boots, process.rounds.outcomes[DONE]) == (1, 1)
+
+
+@pytest.mark.parametrize("faults", [[Fault.DELETED], [Fault.MARKED], [Fault.LOST_BEFORE, Fault.DELETED]])
+async def test_a_lease_that_is_gone_ends_the_right_and_the_process_goes_on_as_another(faults: list[Fault]) -> None:
+    process = LeasedProcess()
+    await process.round()
+    assert process.left > 0
+    await process.round(*faults)
+    assert (process.left, process.holder.calls.count("restarted"), process.rounds.outcomes[GONE]) == (0, 1, 1)
+    await process.round()
+    assert process.store.commits[-1].name == "pod.2"
+    assert (process.left > 0, process.right.generation) == (True, 2)
+
+
+async def test_a_lease_that_a_look_after_a_lost_answer_does_not_find_is_gone() -> None:
+    process = LeasedProcess()
+    await process.round()
+    process.store.delete("pod.1")
+    await process.round(Fault.LOST_BEFORE)
+    assert (process.left, process.holder.boots, process.store.reads) == (0, 2, 1)
+
+
+@pytest.mark.parametrize("step", ["read", "apply"])
+async def test_a_process_that_cannot_read_or_apply_gets_no_right_and_writes_no_more(step: str) -> None:
+    process = LeasedProcess()
+    faults = process.holder.read_faults if step == "read" else process.holder.apply_faults
+    faults += [UNREADABLE if step == "read" else UNUSABLE] * 4
+    for _ in range(4):
+        await process.round()
+    assert (process.left, len(process.store.commits), process.rounds.outcomes[FAILED]) == (0, 1, 4)
+    await process.round()
+    assert (process.left > 0, len(process.store.commits)) == (True, 2)
+    assert process.holder.calls[-5:] == ["read", "apply", "spec", "read", "apply"]
+
+
+@pytest.mark.parametrize(("lease_ms", "granted"), [(4 * HOP_MS + 1, True), (4 * HOP_MS, False)])
+async def test_a_round_that_takes_longer_than_the_lease_grants_nothing(lease_ms: int, granted: bool) -> None:
+    process = LeasedProcess()
+    process.rounds._lease_ms = lease_ms  # two requests there and back are four hops
+    await process.round()
+    assert (process.left, process.rounds.outcomes[DONE]) == (int(granted), int(granted))
+
+
+async def test_a_right_that_had_ended_is_closed_before_the_next_is_granted() -> None:
+    process = LeasedProcess()
+    await process.round()
+    process.clock.now += 20_000
+    await process.round()
+    assert (process.lapses, process.right.generation) == ([0], 1)
+    process.clock.now += LEASE_MS  # nobody looked meanwhile
+    await process.round()
+    assert (process.lapses, process.right.generation) == ([0, 1], 2)  # called while the old generation still stood
+
+
+async def test_a_right_that_ends_within_a_round_is_closed_too() -> None:
+    process = LeasedProcess()
+    await process.round()
+    process.clock.now += LEASE_MS - SLOW_MS - 1000
+    assert process.left > 0
+    await process.round(Fault.SLOW)
+    assert (process.lapses, process.right.generation) == ([0, 1], 2)
+
+
+async def test_each_fault_is_logged_once_until_a_round_succeeds(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "cachescope")
+    process = LeasedProcess()
+    for _ in range(3):
+        process.holder.read_faults.append(UNREADABLE)
+        await process.round()
+        process.holder.read_faults.append(ClusterError("another; wait"))
+        await process.round()
+    await process.round()
+    process.holder.read_faults.append(UNREADABLE)
+    await process.round()
+    said = [(record.getMessage(), record.__dict__.get("problem")) for record in caplog.records]
+    failed = "a lease round failed; the right runs out if this goes on"
+    assert said == [
+        (failed, str(UNREADABLE)),
+        (failed, "another; wait"),
+        ("a right begins", None),
+        ("lease rounds succeed again", None),
+        (failed, str(UNREADABLE)),
+    ]
+
+
+async def test_an_unexpected_fault_grants_nothing_and_does_not_quote_itself(caplog: pytest.LogCaptureFixture) -> None:
+    process = LeasedProcess()
+    process.holder.spec_faults.append(ValueError("a secret"))
+    await process.round()
+    assert (process.left, process.rounds.outcomes[FAILED], process.store.commits) == (0, 1, [])
+    assert "a secret" not in str([record.__dict__ for record in caplog.records])
+    await process.round()
+    assert process.left > 0
+
+
+class CountsFromAnswer(Rounds):
+    """The right counted from the answer."""
+
+    async def _write(self) -> int:
+        await super()._write()
+        return self._clock()
+
+
+class CountsFromGrant(Rounds):
+    """The right counted from the end of the read."""
+
+    def _grant(self, sent_at: int) -> None:  # noqa: ARG002 - that is the fault
+        super()._grant(self._clock())
+
+
+class ReadsFirst(Rounds):
+    """The heads read before the write."""
+
+    async def _steps(self) -> None:
+        heads = await self._holder.read_heads()
+        sent_at = await self._write()
+        self._holder.apply(heads)
+        self._grant(sent_at)
+
+
+class GrantsWithoutWrite(Rounds):
+    """A lost answer taken for a good one."""
+
+    async def _attempt(self, name: str, sent: dict[int, int]) -> Stored | None:
+        shown = await super()._attempt(name, sent)
+        return Stored(shown.resource_version, self._tick) if shown else shown
+
+
+class RepeatsItself(Rounds):
+    """The second attempt says the same as the first."""
+
+    async def _attempt(self, name: str, sent: dict[int, int]) -> Stored | None:
+        if sent:
+            self._tick = max(sent) - 1
+            clock, self._clock = self._clock, lambda: 0
+            try:
+                shown = await super()._attempt(name, sent)
+            finally:
+                self._clock = clock
+            sent[self._tick] = clock() - 4 * HOP_MS  # when this one was sent
+            return shown
+        return await super()._attempt(name, sent)
+
+
+FAULTY = [CountsFromAnswer, CountsFromGrant, ReadsFirst, GrantsWithoutWrite, RepeatsItself]
+
+
+async def _walk(rounds: type[Rounds], seed: int, count: int = 150) -> LeasedProcess:
+    """Rounds with faults and pauses by chance; the rule is checked after each."""
+    chance = random.Random(seed)  # noqa: S311 - the same faults in every run
+    process = LeasedProcess(rounds)
+    for _ in range(count):
+        process.clock.now += chance.choice([0, 1000, 20_000, LEASE_MS])
+        process.store.unreadable = int(chance.random() < 0.1)
+        if chance.random() < 0.2:
+            process.holder.read_faults = [UNREADABLE]
+        await process.round(*chance.choices(list(Fault), k=3))
+    return process
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_no_right_outlasts_what_an_operator_waits_for_whatever_happens(seed: int) -> None:
+    process = await _walk(Rounds, seed)
+    assert process.rounds.outcomes[DONE] > 30
+    assert process.rounds.outcomes[GONE] > 5
+    assert process.rounds.outcomes[FAILED] > 10
+    ticks = process.store.ticks
+    assert ticks == sorted(set(ticks))
+
+
+@pytest.mark.parametrize("faulty", FAULTY)
+async def test_the_walk_notices_a_rule_that_is_broken(faulty: type[Rounds]) -> None:
+    with pytest.raises(AssertionError, match="a right"):
+        await _walk(faulty, seed=1)
+
+
+class Sleeps:
+    """Pauses that a test ends, one after the other."""
+
+    def __init__(self) -> None:
+        self.asked: asyncio.Queue[float] = asyncio.Queue()
+        self.ends: asyncio.Queue[None] = asyncio.Queue()
+
+    async def __call__(self, seconds: float) -> None:
+        self.asked.put_nowait(round(seconds, 6))
+        await self.ends.get()
+
+    async def next(self) -> float:
+        return await asyncio.wait_for(self.asked.get(), 5)
+
+
+async def _running(process: LeasedProcess) -> tuple[Sleeps, asyncio.Task[None]]:
+    sleeps = Sleeps()
+    process.rounds._sleep = sleeps
+    return sleeps, asyncio.ensure_future(process.rounds.run())
+
+
+async def test_rounds_come_every_third_of_the_lease_and_extra_ones_at_most_once_a_second() -> None:
+    process = LeasedProcess()
+    sleeps, running = await _running(process)
+    assert await sleeps.next() == 1
+    process.rounds.hurry()  # it waits for the second to be over
+    await asyncio.sleep(0)
+    assert process.rounds.outcomes[DONE] == 1
+    sleeps.ends.put_nowait(None)
+    assert [await sleeps.next(), await sleeps.next()] == [19, 1]
+    assert process.rounds.outcomes[DONE] == 2
+    sleeps.ends.put_nowait(None)
+    assert await sleeps.next() == 19
+    sleeps.ends.put_nowait(None)
+    assert await sleeps.next() == 1
+    assert process.rounds.outcomes[DONE] == 3
+    running.cancel()
+
+
+async def test_failed_rounds_come_again_soon_and_then_less_often() -> None:
+    process = LeasedProcess()
+    process.holder.spec_faults += [UNUSABLE] * 7
+    pauses: list[float] = []
+    sleeps, running = await _running(process)
+    while len(pauses) < 8:
+        first = await sleeps.next()
+        sleeps.ends.put_nowait(None)
+        pauses.append(first + await sleeps.next())
+        sleeps.ends.put_nowait(None)
+    assert pauses == [1, 2, 4, 8, 16, 20, 20, 20]
+    assert process.rounds.outcomes == {FAILED: 7, DONE: 1, GONE: 0}
+    running.cancel()
+
+
+@pytest.mark.parametrize(("number", "seconds"), [(0.0, 16), (0.5, 18), (1.0, 20)])
+def test_chance_spreads_the_rounds_and_never_makes_them_later(number: float, seconds: int) -> None:
+    process = LeasedProcess()
+    process.rounds._rng = lambda: number
+    assert process.rounds._seconds() == pytest.approx(seconds)
+
+
+class HangingStore(FakeStore):
+    """Never answers a write that it took."""
+
+    async def _write(self, name: str, spec: Mapping[str, Any], version: str | None) -> Stored:
+        await super()._write(name, spec, version)
+        await asyncio.Event().wait()
+        raise AssertionError
+
+
+async def test_a_round_that_is_cancelled_grants_nothing() -> None:
+    process = LeasedProcess()
+    process.rounds._store = store = HangingStore(process.clock)
+    task = asyncio.ensure_future(process.rounds.round())
+    async with asyncio.timeout(5):
+        while not store.commits:  # noqa: ASYNC110 - what it waits for has no event, and the wait has a deadline
+            await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert process.left == 0
+
+
+async def test_the_fake_store_locks_as_the_api_server_does() -> None:
+    store = FakeStore(Clock())
+    first = await store.create("a", {"tick": 1})
+    with pytest.raises(LeaseConflict):
+        await store.create("a", {"tick": 2})
+    second = await store.replace("a", {"tick": 2}, first.resource_version)
+    assert await store.replace("a", {"tick": 2}, second.resource_version) == second  # the same again keeps its version
+    with pytest.raises(LeaseConflict):
+        await store.replace("a", {"tick": 3}, first.resource_version)
+    store.faults = [Fault.LATE]
+    with pytest.raises(LostAnswer):
+        await store.replace("a", {"tick": 4}, second.resource_version)
+    assert [await store.get("a"), (await store.get("a") or second).tick] == [second, 4]
