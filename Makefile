@@ -28,7 +28,7 @@ checks: $(VENV)/ok ## Format, lint, types, layers
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
-	$(RUN) -m cachescope.api.generate --check
+	$(MAKE) --no-print-directory generate ARGS=--check
 
 unit: $(VENV)/ok ## Pure tests, without a network
 	$(RUN) -m pytest tests/unit -q
@@ -39,6 +39,10 @@ integration: cluster ## Real API server, real Envoy
 e2e: NAMES := operator gateway guard vllm-cpu
 e2e: cluster images ## The real pool on the real cluster
 	$(RUN) -m pytest e2e/tests -q
+
+soak: NAMES := operator gateway guard vllm-cpu
+soak: cluster images ## Five minutes of steady state with 20 pools: what did the operator write?
+	CACHESCOPE_SOAK_SECONDS=300 $(RUN) -m pytest e2e/tests/test_steady_state.py -q
 
 bench: $(VENV)/ok ## Bare Envoy beside the gateway, in one run
 	$(RUN) -m bench.gateway
@@ -57,8 +61,10 @@ down: ## Remove the demo and the cluster; built binaries and images stay in the 
 purge: ## The same, and remove built binaries and images
 	$(PYTHON) -m e2e.demo.down --purge
 
-generate: $(VENV)/ok ## Write the CRDs anew from the models; ARGS=--check only compares
+generate: $(VENV)/ok ## Write CRDs, values schema and reference anew from the models; ARGS=--check only compares
 	$(RUN) -m cachescope.api.generate $(ARGS)
+	$(RUN) -m tests.unit.make_values_schema $(ARGS)
+	$(RUN) -m tests.unit.make_reference $(ARGS)
 
 vectors: $(VENV)/ok ## Write the published test vectors anew
 	$(RUN) -m tests.unit.make_vectors
@@ -78,4 +84,4 @@ $(VENV)/ok: requirements/dev.txt
 	$(VENV)/bin/pip install --quiet --require-hashes --no-deps -r requirements/dev.txt
 	touch $@
 
-.PHONY: help demo test checks unit integration e2e bench cluster images down purge generate vectors lock
+.PHONY: help demo test checks unit integration e2e soak bench cluster images down purge generate vectors lock

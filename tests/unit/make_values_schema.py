@@ -1,8 +1,9 @@
-"""Writes the settings of the chart's `values.schema.json` anew from their model: `python -m tests.unit.make_values_schema`."""
+"""Writes the settings of the chart's `values.schema.json` anew from their model: `python -m tests.unit.make_values_schema [--check]`."""
 
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -20,5 +21,15 @@ def with_settings(schema: dict[str, Any]) -> dict[str, Any]:
     return {**schema, "properties": {**schema["properties"], "settings": model}, "$defs": {**own, **parts}}
 
 
+def main() -> int:
+    """Write the schema, or with `--check` compare it; returns the exit status."""
+    before = PATH.read_text()
+    written = json.dumps(with_settings(json.loads(before)), indent=2) + "\n"
+    if "--check" in sys.argv:
+        return int(written != before)
+    PATH.write_text(written)
+    return 0
+
+
 if __name__ == "__main__":
-    PATH.write_text(json.dumps(with_settings(json.loads(PATH.read_text())), indent=2) + "\n")
+    sys.exit(main())

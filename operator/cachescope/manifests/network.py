@@ -5,11 +5,9 @@ from __future__ import annotations
 from cachescope.api.pools import ServingPool
 from cachescope.core.labels import COMPONENT_LABEL, ENGINE_PORT, GATEWAY, GUARD_METRICS_PORT, PART_OF_LABEL
 from cachescope.manifests.children import child, engine_selector
-from cachescope.manifests.parts import Manifest, Site, metadata, selector
+from cachescope.manifests.parts import Manifest
 from cachescope.manifests.platform import Platform
 
-GATEWAY_PORT = 8080
-GATEWAY_METRICS_PORT = 9090
 API_SERVER_PORTS = (443, 6443)
 """Of the Service and of the servers behind it: some networks judge a connection before its address is translated, some after."""
 
@@ -30,17 +28,6 @@ def engine_policy(platform: Platform, pool: ServingPool) -> Manifest:
         "egress": [_to_api_server(platform), *(_to_hub() if pool.spec.model.source.hugging_face else [])],
     }
     return child(pool, "NetworkPolicy", name=pool.name, spec=spec)
-
-
-def gateway_policy(site: Site, name: str) -> Manifest:
-    """Gateways hear clients on the public port and the monitoring namespace on the metrics port."""
-    spec = {
-        "podSelector": {"matchLabels": selector(name, GATEWAY)},
-        "policyTypes": ["Ingress"],
-        "ingress": [{"ports": [_port(GATEWAY_PORT)]}, _from(_namespace(site.monitoring_namespace), GATEWAY_METRICS_PORT)],
-    }
-    meta = metadata(site, name, GATEWAY)
-    return {"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": meta, "spec": spec}
 
 
 def _to_api_server(platform: Platform) -> Manifest:
