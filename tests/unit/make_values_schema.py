@@ -1,4 +1,4 @@
-"""Writes the settings of the chart's `values.schema.json` anew from their model: `python -m tests.unit.make_values_schema [--check]`."""
+"""Writes the settings of the chart's `values.schema.json` anew: `python -m tests.unit.make_values_schema [--check]`."""
 
 from __future__ import annotations
 
