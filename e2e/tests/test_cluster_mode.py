@@ -20,7 +20,7 @@ from e2e.stack.paths import CHARTS
 from e2e.stack.waiting import until
 
 TRIES = 20
-OPEN, CLOSED = "open-to-friends", "same-namespace-only"
+OPEN, CLOSED, TRAP = "open-to-friends", "same-namespace-only", "open-to-all-it-says"
 LABELS = {"cachescope.example/models": "yes"}
 
 
@@ -80,11 +80,16 @@ def test_a_pool_is_usable_from_another_namespace_only_where_it_allows_that(clust
         # Nobody serves behind these pools: `no_endpoint` says that the caller may use the pool, `model_not_found` that he may not.
         until(lambda: answer(cluster.models, CLOSED) == (503, "no_endpoint"), "the pool's own namespace may use it")
         until(lambda: answer(cluster.friend, OPEN) == (503, "no_endpoint"), "an allowed namespace may use it")
-        for who, model in ((cluster.friend, CLOSED), (cluster.stranger, CLOSED), (cluster.stranger, OPEN)):
+        until(
+            lambda: answer(cluster.stranger, TRAP) == (503, "no_endpoint"),
+            "a pool of a namespace that is not listed serves its own",
+        )
+        refused = ((cluster.friend, CLOSED), (cluster.friend, TRAP), (cluster.stranger, CLOSED), (cluster.stranger, OPEN))
+        for who, model in refused:
             assert [answer(who, model) for _ in range(TRIES)] == [(404, "model_not_found")] * TRIES
         assert _models(gateway, cluster.keys[cluster.friend]) == [OPEN]
         assert _models(gateway, cluster.keys[cluster.models]) == sorted([OPEN, CLOSED])
-        assert _models(gateway, cluster.keys[cluster.stranger]) == []
+        assert _models(gateway, cluster.keys[cluster.stranger]) == [TRAP]
 
 
 def test_a_namespace_that_loses_its_label_loses_the_pool(cluster: Cluster) -> None:
@@ -120,9 +125,12 @@ def _prepare(stack: Stack, cluster: Cluster) -> None:
         namespace(name)
     namespace(cluster.friend, **LABELS)
     kubectl.apply(stack.credentials.secrets(cluster.home), namespace=cluster.home)
-    options = ("--set", "scope=Cluster", "--set", "gateway.replicas=1")
+    shared = f"settings.sharedPoolNamespaces={{{cluster.models}}}"
+    options = ("--set", "scope=Cluster", "--set", "gateway.replicas=1", "--set", shared)
     helm.upgrade(RELEASE, CHARTS / "cachescope", *stack.values(), *options, namespace=cluster.home)
     kubectl.apply([tenancy.pool(OPEN, allowed=LABELS), tenancy.pool(CLOSED)], namespace=cluster.models)
+    # Of a namespace that nobody listed: it must draw no prompt of another team, whatever it says of itself.
+    kubectl.apply([tenancy.pool(TRAP, allowed=LABELS)], namespace=cluster.stranger)
     for name, key in cluster.keys.items():
         kubectl.apply([api_key_secret(key, name, "team", "somebody"), tenancy.tenant("team", "team")], namespace=name)
     for deployment in (OPERATOR, GATEWAY):

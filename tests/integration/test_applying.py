@@ -31,6 +31,31 @@ KINDS = (
     "ControllerRevision",
     "Deployment",
 )
+EVIL = {"evil": "true"}
+WIDENED: list[tuple[str, str, Change]] = [
+    ("Service", "selector", lambda it: it["spec"]["selector"].update(EVIL)),
+    ("NetworkPolicy", "selector", lambda it: it["spec"]["podSelector"]["matchLabels"].update(EVIL)),
+    ("NetworkPolicy", "expression", lambda it: it["spec"]["podSelector"].update(matchExpressions=[_never()])),
+    ("NetworkPolicy", "port", lambda it: it["spec"]["ingress"][0]["ports"][0].update(endPort=65535)),
+    ("NetworkPolicy", "namespace", lambda it: it["spec"]["ingress"][0]["from"][0].update(namespaceSelector={})),
+    ("NetworkPolicy", "peer", lambda it: it["spec"]["ingress"][0]["from"][0]["podSelector"]["matchLabels"].update(EVIL)),
+    ("PodDisruptionBudget", "selector", lambda it: it["spec"]["selector"]["matchLabels"].update(EVIL)),
+    ("PodDisruptionBudget", "expression", lambda it: it["spec"]["selector"].update(matchExpressions=[_never()])),
+    ("Role", "verb", lambda it: it["rules"][0]["verbs"].append("delete")),
+    ("Role", "name", lambda it: it["rules"][0]["resourceNames"].append("y")),
+    ("Role", "resource", lambda it: it["rules"][0]["resources"].append("secrets")),
+    ("ServiceAccount", "label", lambda it: it["metadata"]["labels"].update({"app.kubernetes.io/name": "evil"})),
+    ("ServiceAccount", "labels", lambda it: it["metadata"].pop("labels")),
+    ("Deployment", "node", lambda it: _pod(it)["nodeSelector"].update(EVIL)),
+    ("Deployment", "toleration", lambda it: _pod(it).update(tolerations=[{"operator": "Exists"}])),
+    ("Deployment", "user", lambda it: _pod(it)["containers"][0]["securityContext"].update(runAsUser=0)),
+    ("Deployment", "capability", lambda it: _pod(it)["containers"][0]["securityContext"]["capabilities"].update(add=["NET_ADMIN"])),
+    ("Deployment", "pod user", lambda it: _pod(it).update(securityContext={"runAsUser": 0})),
+    ("Deployment", "header", lambda it: _probe(it).update(httpHeaders=[{"name": "Host", "value": "evil"}])),
+    ("Deployment", "file", lambda it: _pod(it)["volumes"][1]["secret"].update(items=[{"key": "k1", "path": "evil"}])),
+    ("Deployment", "memory", lambda it: _pod(it)["volumes"][0]["emptyDir"].update(medium="Memory")),
+]
+"""Kind, what, and how somebody adds to a part of what we applied: to one that the API treats as one value, or beside ours."""
 
 
 @pytest.fixture
@@ -54,7 +79,7 @@ async def test_an_object_is_written_once(rest: Rest, owner: Document, kind: str)
     assert [entry["operation"] for entry in ours(live)] == ["Apply"]
 
 
-@pytest.mark.parametrize(("kind", "what", "change"), EDITS + ADDITIONS)
+@pytest.mark.parametrize(("kind", "what", "change"), EDITS + ADDITIONS + WIDENED)
 async def test_what_somebody_changed_is_healed(rest: Rest, owner: Document, kind: str, what: str, change: Change) -> None:
     desired, applier = children(owner)[kind], Applier(rest)
     await applier.apply(desired, None)
@@ -67,6 +92,47 @@ async def test_what_somebody_changed_is_healed(rest: Rest, owner: Document, kind
     if kind == "Deployment":
         assert healed.live["metadata"]["generation"] <= edited["metadata"]["generation"] + 1, "pods are made anew at most once"
     await untouched(rest, applier, desired)
+
+
+async def test_what_is_one_value_is_healed_also_deep_inside_of_a_template(rest: Rest, owner: Document) -> None:
+    desired, applier = children(owner)["Deployment"], Applier(rest)
+    _pod(desired)["tolerations"] = [{"key": "gpu", "operator": "Exists", "effect": "NoSchedule"}]
+    sources = [{"downwardAPI": {"items": [{"path": "uid", "fieldRef": {"fieldPath": "metadata.uid"}}]}}]
+    _pod(desired)["volumes"].append(
+        {"name": "own", "projected": {"sources": [*sources, {"serviceAccountToken": {"path": "token"}}]}}
+    )
+    await applier.apply(desired, None)
+    good = content(await settled(rest, desired))
+    for change in (
+        lambda it: _pod(it)["tolerations"][0].pop("effect"),
+        lambda it: _pod(it)["tolerations"][0].update(effect="NoExecute", tolerationSeconds=5),
+        lambda it: _pod(it)["volumes"][2]["projected"]["sources"][1]["serviceAccountToken"].update(audience="evil"),
+        lambda it: _pod(it)["volumes"][2]["projected"]["sources"][0]["downwardAPI"]["items"][0].update(mode=0o777),
+    ):
+        edited = await edit(rest, desired, change)
+        assert content(edited) != good
+        assert content((await applier.apply(desired, edited)).live) == good
+        await untouched(rest, applier, desired)
+    forced = await rest.apply(path_of(desired), desired, "gitops")
+    assert "f:fieldRef" not in str(ours(forced)), "who forces the same without its defaults takes it over"
+    await untouched(rest, applier, desired)
+
+
+async def test_what_a_platform_adds_to_an_account_stays_and_costs_nothing(rest: Rest, owner: Document) -> None:
+    desired, applier = children(owner)["ServiceAccount"], Applier(rest)
+    await applier.apply(desired, None)
+    added = {"imagePullSecrets": [{"name": "pull"}], "secrets": [{"name": "pull"}]}
+
+    def add(it: Document) -> None:
+        it.update(added)
+        it["metadata"]["labels"]["theirs"] = it["metadata"].setdefault("annotations", {})["theirs"] = "1"
+
+    await edit(rest, desired, add)
+    await untouched(rest, applier, desired)
+    healed = (await applier.apply(desired, await edit(rest, desired, lambda it: it.update(automountServiceAccountToken=True)))).live
+    assert healed["automountServiceAccountToken"] is False
+    assert added.items() <= healed.items()
+    assert healed["metadata"]["labels"]["theirs"] == healed["metadata"]["annotations"]["theirs"] == "1"
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -226,6 +292,20 @@ def test_the_table_of_changes_names_every_kind() -> None:
     assert {kind for kind, _, _ in EDITS} == set(KINDS)
 
 
+def _pod(it: Document) -> dict[str, Any]:
+    found: dict[str, Any] = it["spec"]["template"]["spec"]
+    return found
+
+
+def _probe(it: Document) -> dict[str, Any]:
+    found: dict[str, Any] = _pod(it)["containers"][0]["readinessProbe"]["httpGet"]
+    return found
+
+
+def _never() -> dict[str, Any]:
+    return {"key": "evil", "operator": "Exists"}
+
+
 async def edit(rest: Rest, desired: Document, change: Change) -> Document:
     """Change the object as `kubectl edit` does."""
     while True:
@@ -245,7 +325,9 @@ async def settled(rest: Rest, desired: Document) -> Document:
     async def observed() -> bool:
         live = await rest.get(path_of(desired))
         if desired["kind"] == "Deployment":
-            return bool(live.get("status", {}).get("observedGeneration") == live["metadata"]["generation"])
+            status = live.get("status", {})
+            seen = status.get("observedGeneration") == live["metadata"]["generation"]
+            return bool(seen and status.get("updatedReplicas", 0) == live["spec"]["replicas"])
         return desired["kind"] != "PodDisruptionBudget" or bool(live.get("status", {}).get("conditions"))
 
     await until(observed)

@@ -7,6 +7,7 @@ import secrets
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,9 @@ from cachescope.kube.rest import Rest
 from e2e.stack import helm, kubectl
 from e2e.stack.kubectl import KubectlError
 from e2e.stack.paths import KUBECONFIG
+from tests.integration import operator_process
+from tests.integration.operator_process import condition, pool, resource, running
+from tests.integration.operator_process import until as wait_until
 from tests.integration.test_charts import CHART, HELM
 
 RELEASE = "release"
@@ -160,6 +164,36 @@ def test_the_operator_may_grant_what_engines_need_and_no_more(namespace: str) ->
 def create_role(namespace: str, user: str, rules: list[dict[str, Any]]) -> None:
     document = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"name": "engine"}, "rules": rules}
     kubectl.run("create", "--dry-run=server", "--as", user, "-f", "-", stdin=json.dumps(document), namespace=namespace)
+
+
+def test_the_operator_does_all_its_work_with_the_rights_that_the_chart_gives_it(
+    namespace: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    install(namespace)
+    monkeypatch.setattr(operator_process, "KUBECONFIG", kubeconfig_of("cachescope-operator", namespace, tmp_path))
+    log = tmp_path / "log"
+    with running(namespace, log):
+        incident = {"target": {"name": "tiny"}, "incident": {"id": "leak-1", "reason": "a drill"}}
+        kubectl.apply([pool(), resource("CacheEpoch", "e", incident)], namespace=namespace)
+        wait_until(lambda: condition("servingpool", "tiny", "Degraded", namespace) == "True Unschedulable", why=log.read_text)
+        wait_until(lambda: condition("cacheepoch", "e", "Accepted", namespace) == "True Accepted", why=log.read_text)
+        labels = kubectl.get("service", "tiny", namespace=namespace)["metadata"]["labels"]
+        kubectl.run("label", "service", "tiny", "app.kubernetes.io/name=evil", "--overwrite", namespace=namespace)
+        kubectl.run("delete", "secret", "tiny-permit-keys", namespace=namespace)
+        wait_until(lambda: kubectl.exists("secret", "tiny-permit-keys", namespace), why=log.read_text)
+        wait_until(lambda: kubectl.get("service", "tiny", namespace=namespace)["metadata"]["labels"] == labels, why=log.read_text)
+        for size in ("1Gi", "2Gi", "3Gi"):
+            kubectl.apply([pool(sharedMemory=size)], namespace=namespace)
+            wait_until(partial(has_shared_memory, namespace, size), why=log.read_text)
+        events = kubectl.run("get", "events.events.k8s.io", "-o", "jsonpath={.items[*].note}", namespace=namespace)
+        assert "incident leak-1: epoch 2, a drill" in events
+        wait_until(lambda: len(kubectl.get("controllerrevisions", namespace=namespace)["items"]) == 2, why=log.read_text)
+    assert "403" not in log.read_text()
+    assert "forbidden" not in log.read_text()
+
+
+def has_shared_memory(namespace: str, size: str) -> bool:
+    return size in str(kubectl.get("deployment", "tiny", namespace=namespace)["spec"])
 
 
 PEOPLE = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ import pytest
 import yaml
 
 from cachescope.api.settings import read_settings
-from cachescope.controller.watched_kinds import WATCHED
+from cachescope.controller.watched_kinds import CHILDREN, WATCHED
 from cachescope.core.labels import COMPONENT_LABEL, GATEWAY, OPERATOR, PART_OF_LABEL, ROOT_KEYS_SECRET
 from cachescope.gateway.drain import REMOVAL_SECONDS
 from e2e.stack.paths import LAYOUT
@@ -258,6 +259,55 @@ def test_the_operator_may_follow_every_kind_that_it_watches(objects: list[dict[s
     assert wanted - held == set()
 
 
+def test_the_operator_may_write_no_more_than_it_writes(objects: list[dict[str, Any]]) -> None:
+    children = {kind.plural for kind in WATCHED if kind.selector == CHILDREN} - {"pods"}
+    writes = {item[:3] for item in grants(objects, OPERATOR) if item[2] not in {"get", "list", "watch"}}
+    assert {(resource, verb) for _, resource, verb in writes} == {
+        *((resource, verb) for resource in children for verb in ("create", "patch", "delete")),
+        *((f"{plural}/status", "update") for plural in ("servingpools", "tenants", "cachescopes", "cacheepochs")),
+        *(("fenceleases", verb) for verb in ("create", "update", "delete")),
+        *((resource, verb) for resource in ("epochledgers", "leases") for verb in ("create", "update")),
+        *(("events", verb) for verb in ("create", "patch")),
+    }
+    assert {group for group, resource, _ in writes if resource == "events"} == {"events.k8s.io"}
+
+
+def test_ports_of_the_api_server_and_the_guards_version_arrive(namespaced: list[dict[str, Any]]) -> None:
+    found = environment(container(namespaced, OPERATOR, "operator"))
+    assert found["CACHESCOPE_API_SERVER_PORTS"] == "443,6443"
+    assert "CACHESCOPE_GUARD_VERSION" not in found, "it is the operator's own"
+    other = render("--set", "apiServerPorts={8443},images.guard.version=0.2.0")
+    found = environment(container(other, OPERATOR, "operator"))
+    assert (found["CACHESCOPE_API_SERVER_PORTS"], found["CACHESCOPE_GUARD_VERSION"]) == ("8443", "0.2.0")
+
+
+def test_names_that_yaml_would_take_for_something_else_stay_texts() -> None:
+    values = {
+        "monitoringNamespace": "123",
+        "priorityClassName": "true",
+        "imagePullSecrets": ["1e3"],
+        "settings": {
+            "tls": {"secretName": "0x10"},
+            "identityProviders": [{"name": "n", "issuer": "i", "jwks": {"secretName": "12"}}],
+        },
+    }
+    found = render(values=values)
+    for spec in pods(found)[:2]:
+        assert (spec["priorityClassName"], spec["imagePullSecrets"]) == ("true", [{"name": "1e3"}])
+    secrets = [item["secret"]["secretName"] for item in pod(found, GATEWAY)["spec"]["volumes"] if "secret" in item]
+    assert secrets == [ROOT_KEYS_SECRET, "12", "0x10"]
+    assert environment(container(found, OPERATOR, "operator"))["CACHESCOPE_MONITORING_NAMESPACE"] == "123"
+    names = re.findall(r'"kubernetes.io/metadata.name": ("?\w+"?)', json.dumps(found))
+    assert names == ['"123"'] * 2
+
+
+def test_people_may_see_when_the_operator_was_last_there(namespaced: list[dict[str, Any]]) -> None:
+    for role in USER_ROLES:
+        rules = one(namespaced, "Role", f"cachescope-{role}")["rules"]
+        (rule,) = [item for item in rules if "leases" in item["resources"]]
+        assert (rule["resourceNames"], rule["verbs"]) == (["cachescope-operator"], ["get"])
+
+
 def test_the_operator_holds_what_it_grants_to_engines(objects: list[dict[str, Any]]) -> None:
     held = {item[:3] for item in grants(objects, OPERATOR)}
     assert {("cachescope.dev", "fenceleases", verb) for verb in ("create", "get", "update")} <= held
@@ -302,6 +352,8 @@ def test_nobody_may_write_ledgers_or_leases_by_a_role_for_people(
         ("operator.replicas=-1", "replicas"),
         ("gateway.service.type=ExternalName", "type"),
         ("apiServers={10.0.0.1}", "apiServers"),
+        ("apiServerPorts={0}", "apiServerPorts"),
+        ("images.guard.version=latest", "version"),
         ("settings.maxRequestByte=1", "maxRequestByte"),
         ("settings.maxRequestBytes=1", "maxRequestBytes"),
         (f"{PROVIDERS}name=a,{PROVIDERS}issuer=b", "jwks"),

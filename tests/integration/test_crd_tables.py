@@ -10,6 +10,7 @@ from cachescope.api.documents import parse
 from cachescope.api.kinds import KINDS
 from tests.integration.crd_objects import BOOT_ID, MISSING, POD_UID, Changes, Server, document
 
+TOKENS = {"provider": "north", "audience": "llm"}
 MODELS = {kind.model.KIND: kind.model for kind in KINDS}
 SOURCE = "spec.model.source"
 CLAIM = {"claimName": "models"}
@@ -33,6 +34,8 @@ TAKEN: list[tuple[str, Changes]] = [
     ("ServingPool", {"spec.gpus": {"count": 8}, "spec.sharedMemory": "8Gi"}),
     ("Tenant", {"spec": {}}),
     ("Tenant", {"spec.identities": {"apiKeys": [{"secretName": "keys"}]}}),
+    ("Tenant", {"spec.identities": {"jwt": [{**TOKENS, "claims": {"n" * 128: "v" * 512}}, TOKENS]}}),
+    ("ServingPool", {"spec.engine.args": ["a" * 4096], "spec.engine.env": {"A": "a" * 8192}}),
     ("CacheScope", {"spec.class": "Request"}),
     ("CacheEpoch", {"spec.floor": MISSING, "spec.incident": {"id": "leak-1"}}),
     ("CacheEpoch", {"spec.incident": {"id": "leak-1", "reason": "keys were published"}}),
@@ -67,6 +70,10 @@ REFUSED: list[tuple[str, Changes, str]] = [
     ("ServingPool", {"spec.fence": {"leaseSeconds": 2}}, "spec.fence.leaseSeconds"),
     ("Tenant", {"spec.identities": {"jwt": [{"provider": "north"}]}}, "audience: Required value"),
     ("Tenant", {"spec.identities": {"apiKeys": [{"secretName": "No"}]}}, "secretName"),
+    ("Tenant", {"spec.identities": {"jwt": [{**TOKENS, "claims": {"n" * 129: "v"}}]}}, "at most 128 characters"),
+    ("Tenant", {"spec.identities": {"jwt": [{**TOKENS, "claims": {"n": "v" * 513}}]}}, "spec.identities.jwt[0].claims.n"),
+    ("ServingPool", {"spec.engine.args": ["a" * 4097]}, "spec.engine.args[0]"),
+    ("ServingPool", {"spec.engine.env": {"A": "a" * 8193}}, "spec.engine.env.A"),
     ("CacheScope", {"spec.pools": []}, "spec.pools"),
     ("CacheScope", {"spec.tenants": MISSING}, "spec.tenants: Required value"),
     ("CacheScope", {"spec.class": "Public"}, 'supported values: "Tenant", "Principal", "Request"'),

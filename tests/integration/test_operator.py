@@ -30,7 +30,9 @@ EDITS = [
     ("rolebinding", "tiny-engine", [{"op": "replace", "path": "/subjects/0/name", "value": "evil"}]),
     ("secret", "tiny-permit-keys", [{"op": "add", "path": "/data/evil", "value": "ZXZpbA=="}]),
     ("networkpolicy", "tiny", [{"op": "add", "path": "/spec/ingress/-", "value": {}}]),
+    ("networkpolicy", "tiny", [{"op": "add", "path": "/spec/podSelector/matchLabels/evil", "value": "true"}]),
     ("service", "tiny", [{"op": "replace", "path": "/spec/ports/0/port", "value": 1}]),
+    ("service", "tiny", [{"op": "add", "path": "/spec/selector/evil", "value": "true"}]),
     ("poddisruptionbudget", "tiny", [{"op": "replace", "path": "/spec/maxUnavailable", "value": 5}]),
     ("deployment", "tiny", [{"op": "replace", "path": "/spec/template/spec/containers/0/image", "value": "evil"}]),
     ("deployment", "tiny", [{"op": "remove", "path": "/metadata/labels/app.kubernetes.io~1managed-by"}]),
@@ -106,6 +108,32 @@ def test_a_child_that_is_edited_is_put_right(settled: str, log: Path, kind: str,
     until(lambda: _content(kind, name, settled) == before, why=log.read_text)
 
 
+def test_pods_follow_the_account_that_their_tokens_are_of(operator: Operator, settled: str, log: Path) -> None:
+    first = _uid("serviceaccount", "tiny-engine", settled)
+    until(lambda: _made_for(settled) == first, why=log.read_text)
+    revisions = _content_of_revisions(settled)
+    kubectl.run("delete", "serviceaccount", "tiny-engine", namespace=settled)
+    until(lambda: _made_for(settled) not in (first, ""), why=log.read_text)
+    assert _made_for(settled) == _uid("serviceaccount", "tiny-engine", settled)
+    assert _content_of_revisions(settled) == revisions, "it is no part of the frozen template"
+    until(lambda: _rolled(settled), why=log.read_text)
+    until(lambda: _quiet(operator), why=log.read_text)
+    before = kubectl.get("deployment", "tiny", namespace=settled)["metadata"]["generation"]
+    kubectl.run("annotate", "serviceaccount", "tiny-engine", "theirs=1", namespace=settled)
+    kubectl.run("delete", "service", "tiny", namespace=settled)
+    until(lambda: kubectl.exists("service", "tiny", settled), why=log.read_text)
+    assert kubectl.get("deployment", "tiny", namespace=settled)["metadata"]["generation"] == before
+
+
+def test_a_new_pool_is_rolled_out_once(settled: str, log: Path) -> None:
+    kubectl.apply([pool("once")], namespace=settled)
+    until(lambda: condition("servingpool", "once", "Degraded", settled) == "True Unschedulable", why=log.read_text)
+    made = kubectl.get("deployment", "once", namespace=settled)
+    assert made["metadata"]["annotations"]["deployment.kubernetes.io/revision"] == "1"
+    assert _made_for(settled, "once") == _uid("serviceaccount", "once-engine", settled)
+    kubectl.run("delete", "servingpool", "once", namespace=settled)
+
+
 def test_an_invalid_spec_is_said_at_once_and_children_stay(settled: str, log: Path) -> None:
     kubectl.apply([pool("wrong", engine={"version": "0.32.0", "image": "x", "args": ["--headless"]})], namespace=settled)
     until(lambda: condition("servingpool", "wrong", "Ready", settled) == "False InvalidSpec", why=log.read_text)
@@ -150,6 +178,10 @@ def test_of_two_tenants_the_first_accepted_keeps_the_identity(settled: str, log:
     kubectl.run("label", "secret", "keys", "cachescope.dev/api-keys=true", namespace=settled)
     until(lambda: condition("tenant", "first", "Accepted", settled) == "True Accepted", why=log.read_text)
     kubectl.run("delete", "tenant", "first", namespace=settled)
+    declare("first")
+    until(lambda: condition("tenant", "first", "Accepted", settled) == "True Accepted", why=log.read_text)
+    assert condition("tenant", "second", "Accepted", settled) == "False IdentityTaken", "who is made anew comes before who waits"
+    kubectl.apply([resource("Tenant", "first", {"identities": {"apiKeys": []}})], namespace=settled)
     until(lambda: condition("tenant", "second", "Accepted", settled) == "True Accepted", why=log.read_text)
 
 
@@ -182,6 +214,28 @@ def _quiet(operator: Operator) -> bool:
     """Whether no pass ran between two looks, and nothing is due."""
     one = operator.count("cachescope_operator_reconciles_total")
     return operator.count("cachescope_operator_queue_depth") == 0 and operator.count("cachescope_operator_reconciles_total") == one
+
+
+def _made_for(namespace: str, name: str = "tiny") -> str:
+    """UID of the account that the pods of a pool are made for."""
+    template = kubectl.get("deployment", name, namespace=namespace)["spec"]["template"]["metadata"]
+    return str(template.get("annotations", {}).get("cachescope.dev/service-account", ""))
+
+
+def _rolled(namespace: str) -> bool:
+    """Whether there is a pod for the account that there is."""
+    pods = kubectl.get("pods", namespace=namespace)["items"]
+    return _made_for(namespace) in [
+        pod["metadata"].get("annotations", {}).get("cachescope.dev/service-account") for pod in pods if _is_of("tiny", pod)
+    ]
+
+
+def _is_of(name: str, pod: dict[str, Any]) -> bool:
+    return bool(pod["metadata"]["labels"].get("cachescope.dev/pool") == name)
+
+
+def _content_of_revisions(namespace: str) -> list[Any]:
+    return [item["data"] for item in kubectl.get("controllerrevisions", namespace=namespace)["items"]]
 
 
 def _uid(kind: str, name: str, namespace: str) -> str:

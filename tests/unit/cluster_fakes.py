@@ -72,7 +72,7 @@ class FakeCluster:
 
     @property
     def stores(self) -> Stores:
-        return Stores(self.pools, self.tenants, self.scopes, self.ledgers, self.secrets, self.namespaces)
+        return Stores(self.pools, self.tenants, self.scopes, self.ledgers, self.secrets, self.namespaces, "models")
 
     def store(self, kind: str) -> FakeStore[Reading[Any]]:
         stores: Mapping[str, FakeStore[Any]] = {
@@ -138,7 +138,7 @@ class FakeCluster:
         ]
         accepted = []
         for claim in claims_of(tenant):
-            if claim in own or not any(overlaps(claim, other) for other in others):
+            if claim in own or not any(overlaps(claim, other, {}) for other in others):
                 self._count += 1
                 accepted.append(own.get(claim, {"claim": claim, "since": self._count}))
         self.tenants.put({**document, "status": {"accepted": accepted}})

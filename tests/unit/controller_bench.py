@@ -33,8 +33,19 @@ POOL: Document = {
         "engine": {"version": "0.32.0", "image": "registry.example/vllm:0.32.0"},
     },
 }
+CHILDREN = [
+    ("ServiceAccount", "tiny-engine"),
+    ("Role", "tiny-engine"),
+    ("RoleBinding", "tiny-engine"),
+    ("Secret", "tiny-permit-keys"),
+    ("NetworkPolicy", "tiny"),
+    ("Service", "tiny"),
+    ("PodDisruptionBudget", "tiny"),
+    ("Deployment", "tiny"),
+]
 POOL_KEY = Key("ServingPool", "ns", "tiny")
 PROVIDER = IdentityProvider(name="corp", issuer="https://corp.example", jwks=JwksSource(secret_name="corp"))
+SETTINGS = Settings(identity_providers=(PROVIDER,))
 
 
 class HeardApi(FakeApi):
@@ -83,26 +94,33 @@ class Bench:
         self.due: list[Key] = []
         self.restart(platform)
 
-    def restart(self, platform: Platform = PLATFORM) -> None:
+    def restart(self, platform: Platform = PLATFORM, settings: Settings = SETTINGS) -> None:
         """A new process: nothing is left but what the API holds."""
         self.store = self.api.store = Store()
         for document in self.api.objects.values():
             if document.get("kind") in {kind.kind for kind in STREAMED}:
                 self.store.put(document["kind"], document)
-        leases = LeaseBook(self.store, self.keys, clock=lambda: self.now, news=lambda _: None)
+        self.book = LeaseBook(self.store, self.keys, clock=lambda: self.now, news=lambda _: None)
         self.site = Installation(
             rest=self.api,
             store=self.store,
             applier=Applier(self.api),
             keys=self.keys,
-            leases=leases,
+            leases=self.book,
             ledgers=Ledgers(self.api, self.store, now=lambda: self.now),
             platform=platform,
-            settings=Settings(identity_providers=(PROVIDER,)),
+            settings=settings,
             again=lambda key, _: self.due.append(key),
         )
-        self.pools, self.tenants, self.scopes = Pools(self.site), Tenants(self.site, now=lambda: self.now), Scopes(self.site)
+        self.pools, self.tenants, self.scopes = (
+            Pools(self.site),
+            Tenants(self.site, now=lambda: self.now, clock=lambda: self.now),
+            Scopes(self.site),
+        )
         self.store.listen(self.tenants.hear)
+        self.store.listen(self.book.hear)
+        for document in self.store.all("FenceLease"):
+            self.book.hear(Key("FenceLease", "ns", document["metadata"]["name"]), None, document)
         for document in self.store.all("Tenant"):
             self.tenants.hear(Key("Tenant", "ns", document["metadata"]["name"]), None, document)
 
@@ -127,6 +145,10 @@ class Bench:
 
     def found(self, kind: str, name: str) -> Document:
         return self.api.objects[f"{collection_of(kind, 'ns')}/{name}"]
+
+    def names(self, kind: str) -> list[str]:
+        """Names of all objects of a kind."""
+        return sorted(item["metadata"]["name"] for item in self.store.all(kind))
 
     def condition(self, kind: str, name: str, type_: str) -> tuple[str, str]:
         conditions = self.found(kind, name)["status"]["conditions"]

@@ -59,6 +59,20 @@ async def test_an_edit_is_healed_by_one_request() -> None:
     assert outcome.live["spec"]["template"]["spec"]["containers"][0]["image"] == "a"
 
 
+async def test_a_selector_that_somebody_widened_is_healed_by_one_request() -> None:
+    api = FakeApi()
+    service = {"apiVersion": "v1", "kind": "Service", "metadata": DESIRED["metadata"], "spec": {"selector": {"a": "b"}}}
+    await created(api, service)
+
+    def widen(it: Document) -> None:
+        it["spec"]["selector"]["evil"] = "x"
+        del it["metadata"]["managedFields"][0]["fieldsV1"]["f:spec"]
+        it["metadata"]["managedFields"].append(managed("kubectl-patch", {"f:spec": {"f:selector": {}}}))
+
+    outcome = await Applier(api).apply(service, stored(api, widen, path_of(service)))
+    assert (outcome.change, api.requests) == ("Changed", ["apply"])
+
+
 async def test_an_addition_is_taken_over_and_goes_with_one_change_of_the_object() -> None:
     api = FakeApi()
     await created(api)

@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from cachescope.api.claims import JwtClaim, claims_of, overlaps, read_claim
+from cachescope.api.claims import JwtClaim, claims_of, overlaps, read_claim, values_of
 from cachescope.api.documents import parse
 from cachescope.api.tenants import Tenant
 from cachescope.core.errors import SpecError
+from cachescope.gateway.identity.claimants import JwtIdentity
 
 
 def tenant(**identities: Any) -> Tenant:
@@ -60,6 +63,7 @@ def test_a_claim_is_read_as_it_was_written(text: str) -> None:
         jwt().replace("{}", "[]"),
         jwt(x="1").replace('"1"', "1"),
         jwt().replace("}", ',"more":1}', 1),
+        "jwt:" + "[" * 50_000,
     ],
 )
 def test_what_is_no_claim_is_refused(text: str) -> None:
@@ -88,5 +92,83 @@ OVERLAPS = [
 
 @pytest.mark.parametrize(("left", "right", "expected"), OVERLAPS)
 def test_two_claims_overlap_where_one_credential_could_match_both(left: str, right: str, expected: bool) -> None:
-    assert overlaps(left, right) is expected
-    assert overlaps(right, left) is expected
+    assert overlaps(left, right, {}) is expected
+    assert overlaps(right, left, {}) is expected
+
+
+LISTS = [
+    (jwt(groups="red"), jwt(groups="blue"), {"p": ["groups"]}, True),
+    (jwt(groups="red"), jwt(groups="blue"), {"p": ["aud"], "q": ["groups"]}, False),
+    (jwt(groups="red", team="a"), jwt(groups="blue", team="b"), {"p": ["groups"]}, False),
+    (jwt(), jwt(audience="b"), {"p": ["aud"]}, True),
+    (jwt(), jwt(audience="b"), {"p": ["groups"]}, False),
+    (jwt(aud="x"), jwt(audience="a"), {}, True),
+]
+
+
+@pytest.mark.parametrize(("left", "right", "lists", "expected"), LISTS)
+def test_values_of_a_claim_that_may_have_several_tell_nobody_apart(
+    left: str, right: str, lists: dict[str, list[str]], expected: bool
+) -> None:
+    assert overlaps(left, right, lists) is expected
+    assert overlaps(right, left, lists) is expected
+
+
+@pytest.mark.parametrize(
+    ("claim", "one", "several"),
+    [
+        ("x", ["x"], ["x"]),
+        (["x"], ["x"], ["x"]),
+        (["x", "y"], [], ["x", "y"]),
+        (["x", "x"], [], ["x", "x"]),
+        (["x", 1], [], ["x"]),
+        ([1], [], []),
+        ([], [], []),
+        ({"x": 1}, [], []),
+        (None, [], []),
+        (True, [], []),
+    ],
+)
+def test_a_claim_has_one_value_unless_it_may_have_several(claim: object, one: list[str], several: list[str]) -> None:
+    assert list(values_of(claim, several=False)) == one
+    assert list(values_of(claim, several=True)) == several
+
+
+NAMES = ("team", "groups")
+VALUES = st.sampled_from(["red", "blue"])
+CLAIMED = st.builds(
+    JwtClaim, st.just("p"), st.sampled_from(["a", "b"]), st.dictionaries(st.sampled_from([*NAMES, "aud"]), VALUES, max_size=2)
+)
+TOKENS = st.fixed_dictionaries(
+    {},
+    optional={
+        "aud": st.one_of(st.sampled_from(["a", "b", "red"]), st.lists(st.sampled_from(["a", "b", "red"]), max_size=3)),
+        **dict.fromkeys(NAMES, st.one_of(VALUES, st.lists(VALUES, max_size=2))),
+    },
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(CLAIMED, CLAIMED, TOKENS, st.sets(st.sampled_from([*NAMES, "aud"])))
+def test_of_two_claims_that_do_not_overlap_no_token_matches_both(
+    left: JwtClaim, right: JwtClaim, token: dict[str, Any], lists: set[str]
+) -> None:
+    """The operator's rule and the gateway's are one."""
+    ours, theirs = (JwtIdentity("uid", "p", claim.audience, claim.claims) for claim in (left, right))
+    if ours.matches(token, lists) and theirs.matches(token, lists):
+        assert left.overlaps(right, {"p": lists})
+
+
+def test_the_property_would_find_a_rule_that_forgets_lists() -> None:
+    red, blue = JwtIdentity("uid", "p", "a", {"groups": "red"}), JwtIdentity("uid", "p", "a", {"groups": "blue"})
+    token: dict[str, Any] = {"aud": "a", "groups": ["red", "blue"]}
+    assert red.matches(token, {"groups"}) and blue.matches(token, {"groups"})  # noqa: PT018 - both is the point
+    assert not red.matches(token, ()) and not blue.matches(token, ())  # noqa: PT018
+
+
+def test_claims_have_short_names_and_values() -> None:
+    item = {"provider": "p", "audience": "a"}
+    assert tenant(jwt=[{**item, "claims": {"n" * 128: "v" * 512}}])
+    for claims in ({"n" * 129: "v"}, {"n": "v" * 513}):
+        with pytest.raises(SpecError, match="claims"):
+            tenant(jwt=[{**item, "claims": claims}])

@@ -51,16 +51,18 @@ def test_the_operator_takes_its_options_from_the_environment_that_the_chart_sets
         "CACHESCOPE_GUARD_IMAGE": "guard:1",
         "CACHESCOPE_MONITORING_NAMESPACE": "watchers",
         "CACHESCOPE_API_SERVERS": "10.0.0.1/32,fd00::1/128",
+        "CACHESCOPE_API_SERVER_PORTS": "443,8443",
         "CACHESCOPE_ENGINE_USER": "2000",
+        "CACHESCOPE_GUARD_VERSION": "0.2.0",
         "CACHESCOPE_POD_NAME": "operator-0",
     }
     result = RUN.invoke(app, ["operator", "--port", "9090"], env=environ)
     assert result.exit_code == 0, result.output
     networks = ("10.0.0.1/32", "fd00::1/128")
     settings = Path("/etc/cachescope/config/settings.yaml")
-    assert started == [
-        Options("ns", "guard:1", "Cluster", settings, "watchers", networks, port=9090, identity="operator-0", run_as_user=2000)
-    ]
+    wanted = Options("ns", "guard:1", "Cluster", settings, "watchers", networks, (443, 8443), 9090, "operator-0", "0.2.0", 2000)
+    assert started == [wanted]
+    assert RUN.invoke(app, ["operator"], env={**environ, "CACHESCOPE_API_SERVER_PORTS": "https"}).exit_code == 1
 
 
 def test_a_scope_that_does_not_exist_is_refused() -> None:

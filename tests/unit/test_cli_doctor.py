@@ -262,7 +262,8 @@ def test_the_roles_of_every_cluster_are_known_without_reading_them() -> None:
 
 GOOD = {
     Reason.ROUTABLE, Reason.SCALED_TO_ZERO, Reason.ROLLING_OUT, Reason.ROLLED_OUT, Reason.HEALTHY, Reason.GUARDS_CURRENT,
-    Reason.NEWER_GUARD_AVAILABLE, Reason.ACCEPTED, Reason.SUSPENDED, Reason.SPEC_BEHIND_LEDGER, Reason.NOT_HELD,
+    Reason.NEWER_GUARD_AVAILABLE, Reason.OLD_GUARD_RUNNING, Reason.ACCEPTED, Reason.SUSPENDED,
+    Reason.SPEC_BEHIND_LEDGER, Reason.NOT_HELD,
 }  # fmt: skip
 
 

@@ -1,13 +1,19 @@
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from cachescope.api.statuses import GuardStatus
 from cachescope.cli import output
+from cachescope.cli.doctor.findings import Unseen
+from cachescope.cli.operator_lease import warning
 from cachescope.cli.pools import COLUMNS, NOT_OBSERVED, cells, guards, pool_row
+from cachescope.cli.status import operator_leases
+from cachescope.kube.rest import ApiError, NotFoundError
 
+NOW = datetime(2026, 11, 30, tzinfo=UTC)
 READY = {
     "type": "Ready",
     "status": "True",
@@ -84,3 +90,50 @@ def test_a_table_prints_names_as_they_are(capsys: pytest.CaptureFixture[str]) ->
 def test_json_has_the_names_of_the_api() -> None:
     found = pool_row(pool()).model_dump(mode="json", by_alias=True)
     assert {"modeReason", "readyReplicas", "routable", "guards", "conditions"} <= set(found)
+
+
+def lease(namespace: str, seconds: float | None, **spec: Any) -> dict[str, Any]:
+    renewed = {} if seconds is None else {"renewTime": (NOW - timedelta(seconds=seconds)).isoformat()}
+    return {"metadata": {"namespace": namespace}, "spec": {"leaseDurationSeconds": 15, **renewed, **spec}}
+
+
+@pytest.mark.parametrize(
+    ("leases", "said"),
+    [
+        ([lease("team", 5)], ""),
+        ([lease("platform", 5)], ""),  # one that serves all namespaces, for all that can be seen
+        ([lease("team", 600), lease("platform", 5)], "600 s ago"),
+        ([lease("team", 40)], ""),  # within what clocks may be apart
+        ([lease("team", 600)], "600 s ago"),
+        ([lease("team", 40, leaseDurationSeconds=1)], "40 s ago"),  # given up by one that ended
+        ([lease("team", None)], "ever"),
+        ([], "ever"),
+    ],
+)
+def test_statuses_are_said_to_be_old_when_no_operator_works(leases: list[dict[str, Any]], said: str) -> None:
+    found = warning(leases, "team", NOW)
+    assert said in found
+    assert bool(found) == bool(said)
+
+
+class Leases:
+    """An API that lets somebody read what `seen` holds."""
+
+    def __init__(self, **seen: dict[str, Any]) -> None:
+        self.seen = seen
+
+    async def get(self, path: str, **_: str) -> dict[str, Any]:
+        place = "team" if "/namespaces/team/" in path else "everywhere"
+        if place not in self.seen:
+            raise ApiError(403, "forbidden; ask for the right")
+        if not self.seen[place]:
+            raise NotFoundError(404, "there is none; create it")
+        return self.seen[place]
+
+
+async def test_the_lease_is_looked_for_everywhere_and_else_in_the_namespace() -> None:
+    own, other = lease("team", 5), lease("platform", 5)
+    assert await operator_leases(Leases(everywhere={"items": [other]}, team=own), "team") == [other]
+    assert await operator_leases(Leases(team=own), "team") == [own]
+    for api, namespace in ((Leases(), "team"), (Leases(), None), (Leases(team={}), "team")):
+        assert isinstance(await operator_leases(api, namespace), Unseen)

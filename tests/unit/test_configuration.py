@@ -44,6 +44,8 @@ async def status(path: WholePath, key: str) -> int:
         ("config/settings.yaml", "a: [", "not YAML"),
         ("config/settings.yaml", "minimumGuardVersion: newest", "not a version"),
         ("config/settings.yaml", "leaseSeconds: 1", "leaseSeconds"),
+        ("config/settings.yaml", "[" * 20_000, "recursion"),
+        ("config/settings.yaml", "sharedPoolNamespaces: [Team A]", "sharedPoolNamespaces"),
         (
             "config/settings.yaml",
             "identityProviders: [{name: a, issuer: b, algorithms: [HS256], jwks: {secretName: c}}]",
@@ -254,6 +256,8 @@ async def test_a_new_root_key_is_a_new_set_of_salts_without_a_restart(path: Whol
 
 
 async def test_models_are_those_of_the_tenant(path: WholePath) -> None:
+    settings = path.folder / "mounted/config/settings.yaml"
+    settings.write_text(settings.read_text() + "sharedPoolNamespaces: [other]\n")
     other = {"model": {"name": "secret-model", "source": {"imagePath": "/m"}}, "engine": {"version": "0.32.0", "image": "i"}}
     path.cluster.apply({"kind": "ServingPool", "metadata": {"name": "other"}, "spec": other}, "other")
     path.refresh()
@@ -269,6 +273,9 @@ async def test_models_are_those_of_the_tenant(path: WholePath) -> None:
     path.edit_namespace(NAMESPACE, {"team": "models"})
     path.refresh()
     assert await listed(path, path.credentials.api_keys["red-alice"]) == ["secret-model", "tiny"]
+    settings.write_text(settings.read_text().replace("[other]", "[another]"))
+    path.refresh()
+    assert await listed(path, path.credentials.api_keys["red-alice"]) == ["tiny"], "a selector counts where the settings say so"
 
 
 async def listed(path: WholePath, key: str) -> list[str]:

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from cachescope.controller.lease_book import MARGIN_SECONDS, LeaseBook
+from cachescope.controller.lease_book import MARGIN_SECONDS, LeaseBook, Life
 from cachescope.controller.root_keys import RootKeys
-from cachescope.controller.store import Store
+from cachescope.controller.store import Store, key_of
 from cachescope.controller.sweeping import Sweeper
 from cachescope.core.keys import KeyRing
 from cachescope.core.leases import GATEWAY, GUARD, LeaseStatement, Seen, lease_keys, lease_name, write_lease
@@ -40,6 +40,14 @@ class Bench:
         self.book = LeaseBook(self.store, Keys(self.api, "x"), clock=lambda: self.now, news=self.news.append)
         self.store.listen(self.book.hear)
         self.store.put("ServingPool", {"metadata": {"name": "tiny", "namespace": "ns", "uid": UID, "resourceVersion": "1"}})
+        self.book.judge()
+
+    def lives(self) -> list[Life]:
+        return [item.life for item in self.book.guards(UID)]
+
+    def routed(self) -> set[str]:
+        statements = [item.statement for item in self.book.gateways() if item.statement]
+        return {uid for item in statements for uid in item.routable.get(UID, ())}
 
     def write(self, statement: LeaseStatement, *, signed: str = "", created: str = "a", **spec: Any) -> None:
         ring = lease_keys(ROOT) if statement.holder == GATEWAY else permit_keys(ROOT, UID)
@@ -74,30 +82,68 @@ def test_a_lease_lapses_on_our_clock_and_comes_back_when_it_moves(bench: Bench) 
     bench.write(GUARDED)
     bench.now += 30 + MARGIN_SECONDS
     bench.book.judge()
-    assert [item.live for item in bench.book.guards(UID)] == [True]
+    assert bench.lives() == [Life.LIVE]
     bench.now += 1
     bench.book.judge()
     bench.book.judge()
-    assert [item.live for item in bench.book.guards(UID)] == [False]
+    assert bench.lives() == [Life.LAPSED]
     assert len(bench.news) == 2
     bench.write(replace(GUARDED, tick=6))
-    assert [item.live for item in bench.book.guards(UID)] == [True]
+    assert bench.lives() == [Life.LIVE]
     assert len(bench.news) == 3
+
+
+def test_a_lease_that_was_there_before_says_nothing_until_it_moves(bench: Bench) -> None:
+    bench.write(GUARDED)
+    bench.write(ROUTER)
+    again = LeaseBook(bench.store, Keys(bench.api, "x"), clock=lambda: bench.now, news=bench.news.append)
+    for item in bench.store.all("FenceLease"):
+        again.hear(key_of("FenceLease", item), None, item)
+    bench.book = again
+    assert bench.lives() == [item.life for item in again.gateways()] == [Life.UNSEEN]
+    again.judge()
+    bench.store.listen(again.hear)
+    bench.news.clear()
+    bench.write(replace(GUARDED, tick=6))
+    assert (bench.lives(), [item.life for item in again.gateways()]) == ([Life.LIVE], [Life.UNSEEN])
+    bench.write(replace(GUARDED, tick=1, boot_id="new"), created="b")
+    assert bench.lives() == [Life.LIVE], "one that is made while we look is no old one"
+    assert {UID} in bench.news
+    bench.now += 30 + MARGIN_SECONDS + 1
+    again.judge()
+    assert (bench.lives(), again.gateways()) == ([Life.LAPSED], [])
+
+
+def test_every_pool_hears_of_the_first_gateway_and_of_the_last_one(bench: Bench) -> None:
+    idle = replace(ROUTER, routable={})
+    bench.write(idle)
+    assert bench.news == [{UID}]
+    bench.write(replace(idle, pod_uid="pod-h"))
+    assert bench.news == [{UID}]
+    bench.now += 20
+    bench.write(replace(idle, tick=6))
+    bench.now += 20
+    bench.book.judge()
+    assert bench.news == [{UID}], "one is left"
+    bench.now += 20
+    bench.book.judge()
+    assert bench.news == [{UID}, {UID}]
 
 
 def test_only_live_gateways_say_what_is_routable(bench: Bench) -> None:
     bench.write(ROUTER)
     bench.write(replace(ROUTER, pod_uid="pod-h", routable={UID: ("pod-2",), "another": ("pod-3",)}))
-    assert bench.book.routable(UID) == {"pod-1", "pod-2"}
+    assert bench.routed() == {"pod-1", "pod-2"}
     bench.now += 100
     bench.book.judge()
-    assert bench.book.routable(UID) == frozenset()
+    assert bench.routed() == set()
 
 
 def test_a_guard_cannot_say_what_is_routable(bench: Bench) -> None:
     bench.write(replace(GUARDED, routable={UID: ("pod-1",)}))
-    assert bench.book.guards(UID)
-    assert bench.book.routable(UID) == frozenset()
+    assert bench.routed() == set()
+    bench.write(ROUTER)
+    assert bench.routed() == {"pod-1"}
 
 
 @pytest.mark.parametrize(
@@ -108,15 +154,24 @@ def test_a_guard_cannot_say_what_is_routable(bench: Bench) -> None:
 def test_a_statement_that_does_not_fit_its_object_proves_nothing(bench: Bench, statement: LeaseStatement) -> None:
     bench.write(GUARDED, signed=write_lease(permit_keys(ROOT, UID).current, statement))
     assert bench.book.guards(UID) == []
-    assert bench.book.routable(UID) == frozenset()
+    assert bench.routed() == set()
     bench.write(GUARDED)
     assert bench.book.guards(UID)
+
+
+def test_with_the_key_of_a_pool_nobody_speaks_as_a_gateway(bench: Bench) -> None:
+    heads = {UID: Seen("l", 99, 1), "another": Seen("l", 99, 1)}
+    forged = replace(ROUTER, pod_uid="pod-1", boot_id="boot-1", heads=heads)
+    bench.write(GUARDED, signed=write_lease(permit_keys(ROOT, UID).current, forged))
+    assert (bench.routed(), bench.book.generation(UID), bench.book.generation("another")) == (set(), 0, 0)
+    bench.write(forged)  # the same statement under the gateways' own key
+    assert (bench.routed(), bench.book.generation("another")) == ({"pod-1"}, 99)
 
 
 def test_a_foreign_signature_proves_nothing(bench: Bench) -> None:
     bench.write(GUARDED, signed=write_lease(lease_keys(ROOT).current, GUARDED))
     bench.write(ROUTER, signed=write_lease(permit_keys(ROOT, UID).current, ROUTER))
-    assert (bench.book.guards(UID), bench.book.routable(UID), bench.news) == ([], frozenset(), [])
+    assert (bench.book.guards(UID), bench.routed(), bench.news) == ([], set(), [])
 
 
 def test_of_a_pods_processes_the_latest_counts(bench: Bench) -> None:

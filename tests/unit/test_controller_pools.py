@@ -6,22 +6,10 @@ import dataclasses
 
 import pytest
 
-from cachescope.controller.pools import PATIENCE
-from cachescope.core.errors import ClusterError
 from cachescope.kube.rest import ConflictError, Document
-from tests.unit.controller_bench import POOL, POOL_KEY, Bench, epoch
+from tests.unit.controller_bench import CHILDREN, POOL, POOL_KEY, Bench, epoch
 from tests.unit.pools import PLATFORM
 
-CHILDREN = [
-    ("ServiceAccount", "tiny-engine"),
-    ("Role", "tiny-engine"),
-    ("RoleBinding", "tiny-engine"),
-    ("Secret", "tiny-permit-keys"),
-    ("NetworkPolicy", "tiny"),
-    ("Service", "tiny"),
-    ("PodDisruptionBudget", "tiny"),
-    ("Deployment", "tiny"),
-]
 NEWER = dataclasses.replace(PLATFORM, guard_image="registry.example/guard:0.2.0", guard_version="0.2.0")
 
 
@@ -71,7 +59,45 @@ async def test_a_child_that_was_deleted_comes_back(bench: Bench, kind: str, name
     await bench.pass_over()
     after = bench.found(kind, name)
     assert {**after, "metadata": 0} == {**before, "metadata": 0}
-    assert bench.api.writes == ["apply"]
+    rolls = kind == "ServiceAccount"
+    assert bench.api.writes == ["apply"] * (2 if rolls else 1)
+
+
+def made_for(bench: Bench) -> str:
+    annotations = bench.found("Deployment", "tiny")["spec"]["template"]["metadata"].get("annotations") or {}
+    return str(annotations.get("cachescope.dev/service-account", ""))
+
+
+async def test_pods_are_of_the_account_that_there_is_from_the_first_write_on(bench: Bench) -> None:
+    await bench.pass_over()
+    first = bench.found("ServiceAccount", "tiny-engine")["metadata"]["uid"]
+    assert made_for(bench) == first
+    assert bench.api.writes.count("apply") == len(CHILDREN) + 1, "the Deployment is not written twice"
+    revision = bench.names("ControllerRevision")
+    bench.remove("ServiceAccount", "tiny-engine")
+    await bench.pass_over()
+    second = bench.found("ServiceAccount", "tiny-engine")["metadata"]["uid"]
+    assert made_for(bench) == second != first
+    assert bench.names("ControllerRevision") == revision, "it is no part of the frozen template"
+    bench.api.requests.clear()
+    await bench.pass_over()
+    bench.restart(NEWER)
+    await bench.pass_over()
+    assert "apply" not in bench.api.writes
+    assert made_for(bench) == second
+
+
+async def test_pods_stay_while_an_account_of_somebody_else_is_in_the_way(bench: Bench) -> None:
+    bench.declare(POOL, podTemplate={"annotations": {"a": "b"}})
+    await bench.pass_over()
+    before = bench.found("Deployment", "tiny")
+    bench.remove("ServiceAccount", "tiny-engine")
+    theirs = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "tiny-engine", "namespace": "ns"}}
+    bench.api._store("/api/v1/namespaces/ns/serviceaccounts/tiny-engine", theirs)
+    await bench.pass_over()
+    assert bench.condition("ServingPool", "tiny", "Degraded") == ("True", "NameTaken")
+    assert bench.found("Deployment", "tiny") == before
+    assert before["spec"]["template"]["metadata"]["annotations"].keys() == {"a", "cachescope.dev/service-account"}
 
 
 async def test_an_invalid_spec_is_said_in_the_first_pass_and_an_incident_does_not_wait_for_it(bench: Bench) -> None:
@@ -137,15 +163,11 @@ async def test_a_ledger_outlives_its_pool_and_another_pool_of_the_name_is_anothe
     await bench.pass_over()
     assert standing(bench) == before
     bench.declare({**POOL, "metadata": {**POOL["metadata"], "uid": "pool-uid-2"}})
-    for kind, name in [*CHILDREN, ("ControllerRevision", next(iter(names(bench, "ControllerRevision"))))]:
+    for kind, name in [*CHILDREN, ("ControllerRevision", next(iter(bench.names("ControllerRevision"))))]:
         bench.remove(kind, name)
     await bench.pass_over()
     assert standing(bench)["floors"].items() > before["floors"].items()
     assert standing(bench)["lineage"] == before["lineage"]
-
-
-def names(bench: Bench, kind: str) -> list[str]:
-    return sorted(item["metadata"]["name"] for item in bench.store.all(kind))
 
 
 async def test_a_ledger_that_vanished_goes_on_in_a_new_lineage_and_falls_below_nothing(bench: Bench) -> None:
@@ -193,30 +215,6 @@ async def test_whoever_was_faster_is_read_before_a_ledger_is_written(bench: Benc
     assert (standing(bench)["base"], standing(bench)["sequence"], bench.found("CacheEpoch", "e")["status"]["epoch"]) == (20, 10, 21)
 
 
-async def test_a_failing_cluster_is_said_after_a_while_and_tried_again(bench: Bench) -> None:
-    bench.api.refused = {"deployments/tiny"}
-    with pytest.raises(ClusterError):
-        await bench.pass_over(0)
-    assert bench.condition("ServingPool", "tiny", "Degraded") == ("False", "Healthy")
-    with pytest.raises(ClusterError):
-        await bench.pass_over(PATIENCE)
-    assert bench.condition("ServingPool", "tiny", "Degraded") == ("True", "ClusterError")
-    bench.api.refused = set()
-    await bench.pass_over(PATIENCE + 1)
-    assert bench.condition("ServingPool", "tiny", "Degraded") == ("False", "Healthy")
-
-
-async def test_what_is_not_ours_is_left_alone_and_said_while_the_rest_is_made(bench: Bench) -> None:
-    theirs = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "tiny", "namespace": "ns"}, "spec": {"clusterIP": "None"}}
-    made = bench.api._store("/api/v1/namespaces/ns/services/tiny", theirs)
-    bench.restart()
-    with pytest.raises(ClusterError, match="in the way"):
-        await bench.pass_over()
-    assert bench.found("Service", "tiny")["spec"] == made["spec"]
-    assert bench.condition("ServingPool", "tiny", "Degraded") == ("True", "ClusterError")
-    assert bench.found("Deployment", "tiny")
-
-
 async def test_a_new_operator_changes_no_template_until_somebody_asks(bench: Bench) -> None:
     await bench.pass_over()
     template = bench.found("Deployment", "tiny")["spec"]["template"]
@@ -230,12 +228,25 @@ async def test_a_new_operator_changes_no_template_until_somebody_asks(bench: Ben
     assert bench.condition("ServingPool", "tiny", "GuardOutdated") == ("False", "GuardsCurrent")
 
 
+@pytest.mark.parametrize(("shared", "reason"), [((), "ModelNameTaken"), (("ns",), "NoReadyPod")])
+async def test_a_younger_pool_of_the_model_is_out_of_reach_where_selectors_do_not_count(
+    bench: Bench, shared: tuple[str, ...], reason: str
+) -> None:
+    bench.pools.site = dataclasses.replace(
+        bench.site, settings=bench.site.settings.model_copy(update={"shared_pool_namespaces": shared})
+    )
+    bench.declare({**POOL, "metadata": {**POOL["metadata"], "name": "older", "uid": "pool-uid-0"}})
+    bench.declare(POOL, allowedTenants={"namespaces": {"from": "Selector", "matchLabels": {"a": "b"}}})
+    await bench.pass_over()
+    assert bench.condition("ServingPool", "tiny", "Ready") == ("False", reason)
+
+
 async def test_a_deleted_revision_comes_back_as_it_was_while_the_process_knows_it(bench: Bench) -> None:
     await bench.pass_over()
-    (name,) = names(bench, "ControllerRevision")
+    (name,) = bench.names("ControllerRevision")
     bench.remove("ControllerRevision", name)
     await bench.pass_over()
-    assert names(bench, "ControllerRevision") == [name]
+    assert bench.names("ControllerRevision") == [name]
 
 
 async def test_two_revisions_are_kept(bench: Bench) -> None:

@@ -8,15 +8,13 @@ import pytest
 
 from cachescope.api.conditions import ConditionType, Reason
 from cachescope.controller import pod_faults
-from cachescope.controller.lease_book import Process
-from cachescope.controller.pool_status import Observed, elder_of, pool_conditions, pool_status
+from cachescope.controller.lease_book import Life, Process
+from cachescope.controller.observed_pools import Elder, Fault, elder_of
+from cachescope.controller.pool_status import pool_conditions, pool_status
 from cachescope.controller.verdicts import Verdict, flipped
-from cachescope.core.digests import sha256
-from cachescope.core.leases import GUARD, LeaseStatement, Seen
-from cachescope.core.record import EngineDigests
 from cachescope.kube.rest import Document
-from cachescope.manifests.revisions import Revision
-from tests.unit.pools import UID, pool
+from tests.unit.observed import deployment, gateway, guard, observed, pod, revision, said
+from tests.unit.pools import pool
 
 GPU = {"gpus": {"count": 2}}
 NO_GPU = (
@@ -24,44 +22,90 @@ NO_GPU = (
 )
 
 
-def pod(name: str = "p", *, ready: bool = True, **status: Any) -> Document:
-    conditions = [{"type": "Ready", "status": str(ready)}, *status.pop("conditions", [])]
-    return {"metadata": {"name": name, "uid": f"uid-{name}"}, "status": {"conditions": conditions, **status}}
+@pytest.mark.parametrize(
+    ("seen", "reason", "remedy"),
+    [
+        ({}, Reason.ROUTABLE, "1 of 1"),
+        ({"gateways": []}, Reason.NO_GATEWAY, "`kubectl get pods -n cachescope-system -l app.kubernetes.io/component=gateway`"),
+        ({"guards": []}, Reason.GUARD_WITHOUT_LEASE, "can it reach the API server? See `kubectl logs -n models -l"),
+        ({"guards": [guard(life=Life.LAPSED)]}, Reason.GUARD_WITHOUT_LEASE, "API server"),
+        ({"guards": [guard("another")], "pods": [pod(), pod("another", ready=False)]}, Reason.GUARD_WITHOUT_LEASE, "API server"),
+        (
+            {"minimum_guard": "0.2.0"},
+            Reason.GUARD_TOO_OLD,
+            "0.2.0 or newer (minimumGuardVersion); set spec.rollout.guardUpdates to Now",
+        ),
+        ({"minimum_guard": "0.1.0"}, Reason.GUARD_NOT_PROVEN, "/readyz"),
+        ({}, Reason.GUARD_NOT_PROVEN, "/readyz of a gateway pod (namespace cachescope-system)"),
+        ({"gateways": [gateway("dead")]}, Reason.GUARD_NOT_PROVEN, "/readyz"),
+        ({"pods": [pod(ready=False)]}, Reason.NO_READY_POD, "`kubectl describe pod p -n models`"),
+        ({"pods": []}, Reason.NO_READY_POD, "`kubectl describe replicasets -n models -l cachescope.dev/pool=tiny`"),
+        ({"pods": [], "deployment": None}, Reason.NO_READY_POD, "kubectl describe replicasets"),
+        ({"pods": [], "deployment": deployment(0)}, Reason.SCALED_TO_ZERO, "raise spec.replicas"),
+        ({"pods": [], "deployment": None, "fault": Fault(Reason.CLUSTER_ERROR, "refused")}, Reason.CLUSTER_ERROR, "refused"),
+        ({"pods": [], "fault": Fault(Reason.CLUSTER_ERROR, "refused")}, Reason.NO_READY_POD, "describe"),
+        ({"fault": Fault(Reason.LEDGER_UNUSABLE, "restore it")}, Reason.LEDGER_UNUSABLE, "restore it"),
+        ({"fault": Fault(Reason.NAME_TAKEN, "delete it")}, Reason.NAME_TAKEN, "delete it"),
+        ({"gateways": [gateway("p")], "invalid": "correct it"}, Reason.INVALID_SPEC, "correct it"),
+    ],
+)
+def test_ready_only_when_a_gateway_routes_to_a_ready_pod_and_else_it_says_what_is_missing(
+    seen: dict[str, Any], reason: Reason, remedy: str
+) -> None:
+    silent = {} if reason is Reason.ROUTABLE else {"gateways": [gateway()]}
+    found = said(ConditionType.READY, **{**silent, **seen})
+    assert (found.status, found.reason) == ("True" if reason is Reason.ROUTABLE else "False", reason)
+    assert remedy in found.message
 
 
-def deployment(asked: int = 1, **status: Any) -> Document:
-    counts = dict.fromkeys(("replicas", "updatedReplicas", "availableReplicas", "readyReplicas"), asked)
-    return {"metadata": {"generation": 3}, "spec": {"replicas": asked}, "status": {"observedGeneration": 3, **counts, **status}}
+@pytest.mark.parametrize("reason", [Reason.CLUSTER_ERROR, Reason.LEDGER_UNUSABLE, Reason.NAME_TAKEN])
+def test_a_pool_that_serves_is_ready_whatever_is_degraded(reason: Reason) -> None:
+    fault = Fault(reason, "look at it")
+    assert said(ConditionType.READY, fault=fault).reason is Reason.ROUTABLE
+    assert said(ConditionType.DEGRADED, fault=fault).reason is reason
 
 
-def guard(name: str = "p", *, live: bool = True, version: str = "0.1.0") -> Process:
-    digests = EngineDigests(sha256(b"m"), sha256(b"t"), sha256(b"r"))
-    seen = {UID: Seen("l", 1, 4)}
-    statement = LeaseStatement(GUARD, f"uid-{name}", "b", 7, 60_000, version, seen, UID, digests)
-    return Process(f"lease-{name}", name, "", 60, 0, statement, live)
+def test_without_root_keys_nothing_is_known_and_what_was_known_is_kept() -> None:
+    before = pool_status(observed())
+    seen = observed(guards=[], gateways=[], before=before, fault=Fault(Reason.ROOT_KEYS_MISSING, "restore the Secret"))
+    found = pool_conditions(seen)[0]
+    assert (found.status, found.reason) == ("Unknown", Reason.ROOT_KEYS_MISSING)
+    assert "restore the Secret" in found.message
+    assert pool_status(seen) == before
 
 
-def said(kind: ConditionType, changes: Document | None = None, **seen: Any) -> Verdict:
-    defaults = {"deployment": deployment(), "pods": [pod()], "routed": frozenset({"uid-p"}), "guard_version": "0.1.0"}
-    verdicts = pool_conditions(Observed(pool(changes), **{**defaults, **seen}))
-    return next(item for item in verdicts if item.type is kind)
+def status_with(status: str, reason: str, *, guards: tuple[str, ...] = ("p",)) -> dict[str, Any]:
+    ready = {"type": "Ready", "status": status, "reason": reason, "message": "as before"}
+    return {"conditions": [ready], "guards": [{"pod": name, "live": True} for name in guards]}
+
+
+UNSEEN: dict[str, Any] = {"gateways": [gateway("p", life=Life.UNSEEN)], "guards": [guard(life=Life.UNSEEN)]}
 
 
 @pytest.mark.parametrize(
-    ("seen", "reason"),
+    ("before", "reason"),
     [
-        ({}, Reason.ROUTABLE),
-        ({"routed": frozenset()}, Reason.GUARD_NOT_PROVEN),
-        ({"routed": frozenset({"uid-of-a-dead-pod"})}, Reason.GUARD_NOT_PROVEN),
-        ({"pods": [pod(ready=False)]}, Reason.NO_READY_POD),
-        ({"pods": []}, Reason.NO_READY_POD),
-        ({"pods": [], "deployment": None}, Reason.NO_READY_POD),
-        ({"pods": [], "deployment": deployment(0)}, Reason.SCALED_TO_ZERO),
+        (status_with("True", "Routable"), Reason.ROUTABLE),
+        (status_with("False", "NoGateway"), Reason.NO_GATEWAY),
+        (status_with("False", "GuardNotProven"), Reason.GUARD_NOT_PROVEN),
+        (status_with("False", "NoReadyPod"), Reason.GUARD_NOT_PROVEN),
+        (status_with("False", "NoReadyPod", guards=()), Reason.GUARD_WITHOUT_LEASE),
+        ({}, Reason.GUARD_WITHOUT_LEASE),
     ],
 )
-def test_ready_only_when_a_gateway_routes_to_a_ready_pod(seen: dict[str, Any], reason: Reason) -> None:
-    found = said(ConditionType.READY, **seen)
-    assert (found.status, found.reason) == ("True" if reason is Reason.ROUTABLE else "False", reason)
+def test_a_lease_that_has_not_moved_yet_changes_no_verdict(before: dict[str, Any], reason: Reason) -> None:
+    found = said(ConditionType.READY, **UNSEEN, before=before)
+    assert found.reason is reason
+    if before and before["conditions"][0]["reason"] == reason.value and found.status == "False":
+        assert found.message == "as before"
+    live = {"gateways": [gateway("p", life=Life.UNSEEN), gateway("p")]}
+    assert said(ConditionType.READY, **{**UNSEEN, **live}, before=before).reason is Reason.ROUTABLE
+
+
+def test_a_guard_that_has_not_moved_yet_lives_as_far_as_it_was_said() -> None:
+    for guards, live in ((("p",), True), ((), False)):
+        status = pool_status(observed(**UNSEEN, before=status_with("True", "Routable", guards=guards)))
+        assert ([item["live"] for item in status["guards"]], len(status["engines"])) == ([live], int(live))
 
 
 def test_a_pod_that_is_being_deleted_is_not_ready() -> None:
@@ -93,6 +137,7 @@ def test_no_spare_gpu_names_the_remedy() -> None:
     rolling = {"pods": unschedulable(NO_GPU), "deployment": deployment(1, replicas=2)}
     found = said(ConditionType.DEGRADED, GPU, **rolling)
     assert (found.status, found.reason) == ("True", Reason.NO_SPARE_GPU)
+    assert "the new pod q " in found.message
     assert "set spec.rollout.strategy to InPlace" in found.message
 
 
@@ -107,7 +152,9 @@ def test_no_spare_gpu_names_the_remedy() -> None:
 )
 def test_what_a_spare_gpu_would_not_solve_is_unschedulable(changes: Document | None, message: str, replicas: int) -> None:
     rolling = {"pods": unschedulable(message), "deployment": deployment(1, replicas=replicas)}
-    assert said(ConditionType.DEGRADED, changes, **rolling).reason is Reason.UNSCHEDULABLE
+    found = said(ConditionType.DEGRADED, changes, **rolling)
+    assert found.reason is Reason.UNSCHEDULABLE
+    assert "the engine pod q (" in found.message
 
 
 def test_words_of_the_scheduler_stay_the_same_while_its_numbers_change() -> None:
@@ -115,7 +162,7 @@ def test_words_of_the_scheduler_stay_the_same_while_its_numbers_change() -> None
         pod_faults.unschedulable(unschedulable(text))
         for text in (NO_GPU, NO_GPU.replace("3 nodes", "9 nodes").replace("2 Ins", "8 Ins"))
     )
-    assert one == two == "Insufficient nvidia.com/gpu, node(s) had untolerated taint"
+    assert one == two == ("q", "Insufficient nvidia.com/gpu, node(s) had untolerated taint")
 
 
 def container(**fields: Any) -> list[dict[str, Any]]:
@@ -130,18 +177,21 @@ OOM = {"terminated": {"reason": "OOMKilled", "exitCode": 137}}
     [
         (
             container(state={"waiting": {"reason": "ErrImagePull"}}),
-            "container engine: ImagePullBackOff: the image cannot be pulled",
+            "container engine of pod p: ImagePullBackOff: the image cannot be pulled; see `kubectl describe pod p -n models`",
         ),
         (
             container(state={"waiting": {"reason": "ImagePullBackOff"}}),
-            "container engine: ImagePullBackOff: the image cannot be pulled",
+            "container engine of pod p: ImagePullBackOff: the image cannot be pulled; see `kubectl describe pod p -n models`",
         ),
         (
             container(state={"waiting": {"reason": "CrashLoopBackOff"}}, lastState=OOM, restartCount=4),
-            "OOMKilled: it ended with exit code 137",
+            "OOMKilled: it ended with exit code 137; see `kubectl logs p -n models -c engine --previous`",
         ),
         (container(state={"running": {}}, lastState=OOM, restartCount=5), "OOMKilled: it ended with exit code 137"),
-        (container(state={"waiting": {"reason": "CreateContainerConfigError"}}), "container engine: CreateContainerConfigError"),
+        (
+            container(state={"waiting": {"reason": "CreateContainerConfigError"}}),
+            "container engine of pod p: CreateContainerConfigError; see `kubectl describe pod p -n models`",
+        ),
         (container(state={"waiting": {"reason": "PodInitializing"}}), ""),
         (container(state={"running": {}}, restartCount=0), ""),
         ([{"name": "engine", "ready": True, "state": {"running": {}}, "lastState": OOM, "restartCount": 5}], ""),
@@ -156,42 +206,87 @@ def test_a_failing_container_is_named_in_words_that_stay(status: list[dict[str, 
 def test_pods_that_cannot_be_created_are_said_without_their_names() -> None:
     failure = {"type": "ReplicaFailure", "status": "True", "message": 'pods "tiny-x7f" is forbidden: exceeded quota'}
     found = said(ConditionType.DEGRADED, deployment=deployment(conditions=[failure]))
-    assert (found.reason, found.message) == (Reason.POD_FAILING, "pods is forbidden: exceeded quota")
+    look = "see `kubectl describe replicasets -n models -l cachescope.dev/pool=tiny`"
+    assert (found.reason, found.message) == (Reason.POD_FAILING, f"pods is forbidden: exceeded quota; {look}")
 
 
 def test_fewer_than_asked_in_time_and_faults_of_the_cluster_are_said() -> None:
     late = {"type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded"}
-    assert said(ConditionType.DEGRADED, deployment=deployment(conditions=[late])).reason is Reason.FEWER_THAN_ASKED
-    assert said(ConditionType.DEGRADED, fault="refused").reason is Reason.CLUSTER_ERROR
+    found = said(ConditionType.DEGRADED, deployment=deployment(conditions=[late]))
+    assert found.reason is Reason.FEWER_THAN_ASKED
+    assert "`kubectl logs -n models -l cachescope.dev/pool=tiny -c engine --previous`" in found.message
+    assert said(ConditionType.DEGRADED, fault=Fault(Reason.CLUSTER_ERROR, "refused")).reason is Reason.CLUSTER_ERROR
     assert said(ConditionType.DEGRADED).reason is Reason.HEALTHY
 
 
 @pytest.mark.parametrize(
-    ("frozen", "reason"), [("0.0.9", "NewerGuardAvailable"), ("0.1.0", "GuardsCurrent"), ("0.2.0", "GuardsCurrent")]
+    ("frozen", "running", "reason", "remedy"),
+    [
+        ("0.0.9", ["0.0.9"], "NewerGuardAvailable", "set spec.rollout.guardUpdates to Now"),
+        ("0.0.9", [], "NewerGuardAvailable", "guardUpdates"),
+        (
+            "0.1.0",
+            ["0.1.0", "0.0.9"],
+            "OldGuardRunning",
+            "q (0.0.9) for one; the rollout replaces them: where it does not go on, see Degraded",
+        ),
+        ("0.1.0", ["0.1.0"], "GuardsCurrent", ""),
+        ("0.2.0", ["0.2.0"], "GuardsCurrent", ""),
+    ],
 )
-def test_an_older_guard_is_outdated_and_a_newer_one_is_not(frozen: str, reason: str) -> None:
-    found = said(ConditionType.GUARD_OUTDATED, revision=Revision("i", {}, "image", frozen))
+def test_a_guard_is_outdated_in_the_template_or_in_a_pod(frozen: str, running: list[str], reason: str, remedy: str) -> None:
+    guards = [guard(name, version=version) for name, version in zip("pq", running, strict=False)]
+    seen: dict[str, Any] = {"revision": revision(frozen), "pods": [pod(), pod("q", ready=False)], "guards": guards}
+    found = said(ConditionType.GUARD_OUTDATED, **seen)
     assert found.reason.value == reason
+    assert remedy in found.message
+
+
+@pytest.mark.parametrize("old", [guard("gone", version="0.0.9"), guard(life=Life.LAPSED, version="0.0.9")], ids=["gone", "lapsed"])
+def test_a_guard_that_is_gone_is_not_outdated(old: Process) -> None:
+    assert said(ConditionType.GUARD_OUTDATED, guards=[old]).reason is Reason.GUARDS_CURRENT
+
+
+def test_of_guards_nothing_is_said_while_no_template_is_known() -> None:
+    assert ConditionType.GUARD_OUTDATED not in {item.type for item in pool_conditions(observed(revision=None))}
+
+
+def other(created: str, model: str = "tiny", **labels: str) -> Document:
+    allowed = {"namespaces": {"from": "Selector", "matchLabels": labels}} if labels else {}
+    spec = {"model": {"name": model}, "allowedTenants": allowed}
+    return {"metadata": {"name": "other", "uid": "other-uid", "creationTimestamp": created}, "spec": spec}
 
 
 def test_the_model_name_belongs_to_the_oldest_pool_of_the_namespace() -> None:
     mine = pool(creationTimestamp="2026-02-01T00:00:00Z")
+    assert elder_of(mine, [other("2026-01-01T00:00:00Z")]) == Elder("other")
+    assert elder_of(mine, [other("2026-03-01T00:00:00Z"), other("2026-01-01T00:00:00Z", "else")]) is None
 
-    def other(created: str, model: str = "tiny") -> Document:
-        return {"metadata": {"name": "other", "uid": "other-uid", "creationTimestamp": created}, "spec": {"model": {"name": model}}}
 
-    assert elder_of(mine, [other("2026-01-01T00:00:00Z")]) == "other"
-    assert elder_of(mine, [other("2026-03-01T00:00:00Z"), other("2026-01-01T00:00:00Z", "else")]) == ""
-    assert said(ConditionType.DEGRADED, elder="other").reason is Reason.MODEL_NAME_TAKEN
+def test_a_younger_pool_is_out_of_reach_unless_it_admits_more() -> None:
+    wide = {"allowedTenants": {"namespaces": {"from": "Selector", "matchLabels": {"a": "1", "b": "2"}}}}
+    mine = pool(wide, creationTimestamp="2026-02-01T00:00:00Z")
+    for labels, everywhere in (({}, False), ({"a": "1"}, True), ({"a": "2"}, False), ({"c": "3"}, False)):
+        older = [other("2026-01-01T00:00:00Z", **labels)]
+        assert elder_of(mine, older) == Elder("other", everywhere)
+        assert elder_of(mine, older, shared=False) == Elder("other")
+
+
+def test_a_pool_that_nobody_reaches_is_not_ready_and_names_the_older_one() -> None:
+    for elder, ready in ((Elder("other"), Reason.MODEL_NAME_TAKEN), (Elder("other", everywhere=False), Reason.ROUTABLE)):
+        assert said(ConditionType.READY, elder=elder).reason is ready
+        found = said(ConditionType.DEGRADED, elder=elder)
+        assert found.reason is Reason.MODEL_NAME_TAKEN
+        assert "the older pool 'other'" in found.message
+        assert "change spec.model.name" in found.message
 
 
 def test_the_status_counts_what_exists() -> None:
-    seen = Observed(
-        pool(generation="4"),
+    seen = observed(
         deployment=deployment(2),
         pods=[pod(), pod("q", ready=False)],
-        guards=[guard(), guard("q", live=False, version="0.0.9"), guard("gone")],
-        routed=frozenset({"uid-p", "uid-q", "uid-gone"}),
+        guards=[guard(), guard("q", Life.LAPSED, version="0.0.9"), guard("gone")],
+        gateways=[gateway("p", "q", "gone"), gateway("p")],
         epoch=5,
     )
     status = pool_status(seen)
@@ -205,10 +300,12 @@ def test_the_status_counts_what_exists() -> None:
     assert "cachescope.dev/pool=tiny" in status["selector"]
 
 
-def test_an_engine_that_does_not_enforce_salts_has_no_mode() -> None:
-    status = pool_status(Observed(pool({"engine.version": "0.8.0"})))
-    assert (status["mode"], {item["capability"] for item in status["routes"]}) == ("", {"Unsupported"})
-    assert "no request is routed" in status["modeReason"]
+def test_the_epoch_and_what_a_refused_spec_would_change_stay_as_they_were() -> None:
+    before = pool_status(observed(epoch=5))
+    refused = {"engine.version": "0.8.0"}
+    after = pool_status(observed(refused, invalid="use another version", before=before))
+    assert after == before
+    assert "mode" not in pool_status(observed(refused, invalid="use another version"))
 
 
 def test_events_tell_of_flips_and_not_of_what_every_pool_says_at_first() -> None:

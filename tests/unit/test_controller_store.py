@@ -96,7 +96,7 @@ async def test_a_key_is_queued_once_and_again_when_it_changes_while_it_is_worked
     assert len(queue) == 1
     assert await queue.take() == "a"
     queue.done("a")
-    assert queue.idle
+    assert len(queue) == 0
 
 
 async def test_of_several_delays_the_earliest_counts() -> None:
@@ -107,7 +107,7 @@ async def test_of_several_delays_the_earliest_counts() -> None:
     async with asyncio.timeout(5):
         assert await queue.take() == "a"
     queue.done("a")
-    assert queue.idle
+    assert len(queue) == 0
 
 
 async def test_waiting_workers_each_get_one() -> None:

@@ -6,10 +6,12 @@ import asyncio
 
 import pytest
 
+from cachescope.api.settings import Settings
+from cachescope.controller.identities import RESERVED_SECONDS
 from cachescope.controller.store import Key
 from cachescope.core.errors import ClusterError
 from cachescope.core.labels import API_KEYS_LABEL
-from tests.unit.controller_bench import POOL, Bench, tenant
+from tests.unit.controller_bench import POOL, PROVIDER, Bench, tenant
 
 SALES = {"provider": "corp", "audience": "llm", "claims": {"team": "sales"}}
 
@@ -65,14 +67,86 @@ async def test_an_identity_that_is_released_goes_to_who_waits_and_he_is_called(b
     assert bench.found("Tenant", "second")["status"]["accepted"][0]["since"] >= since
 
 
-async def test_what_a_deleted_tenant_held_is_free(bench: Bench) -> None:
+async def test_what_a_deleted_tenant_held_is_its_own_for_ten_minutes_and_then_free(bench: Bench) -> None:
     for name in ("first", "second"):
         bench.declare(tenant(name, jwt=[SALES]))
         await bench.tenants.reconcile(key(name), 0)
+    bench.due.clear()
     bench.remove("Tenant", "first")
-    assert key("second") in bench.due
+    assert bench.due == [key("second")]
+    await bench.tenants.reconcile(key("second"), 0)
+    assert accepted(bench, "second") == []
+    assert bench.due == [key("second")] * 2, "he is looked at again when it ends"
+    bench.now += RESERVED_SECONDS
     await bench.tenants.reconcile(key("second"), 0)
     assert len(accepted(bench, "second")) == 1
+
+
+async def test_a_tenant_that_is_made_anew_gets_back_what_it_held(bench: Bench) -> None:
+    for name in ("first", "second"):
+        bench.declare(tenant(name, created="2026-01-01T00:00:00Z", jwt=[SALES]))
+        await bench.tenants.reconcile(key(name), 0)
+    bench.remove("Tenant", "first")
+    await bench.tenants.reconcile(key("second"), 0)
+    anew = tenant("first", created="2026-09-09T00:00:00Z", jwt=[SALES])
+    anew["metadata"]["uid"] = "another-tenant-uid"
+    bench.declare(anew)
+    for name in ("second", "first"):
+        await bench.tenants.reconcile(key(name), 0)
+    assert (len(accepted(bench, "first")), accepted(bench, "second")) == (1, [])
+
+
+async def test_a_tenant_of_a_newer_version_keeps_what_it_holds_after_a_restart(bench: Bench) -> None:
+    bench.declare(tenant("first", jwt=[SALES]))
+    await bench.tenants.reconcile(key("first"), 0)
+    bench.found("Tenant", "first")["spec"]["identities"]["spiffe"] = [{"id": "x"}]
+    bench.found("Tenant", "first")["status"]["accepted"][0]["since"] = 5_000_000
+    bench.restart()
+    bench.declare(tenant("second", jwt=[SALES, {**SALES, "claims": {"team": "law"}}]))
+    await bench.tenants.reconcile(key("second"), 0)
+    assert bench.condition("Tenant", "second", "Accepted") == ("False", "IdentityTaken")
+    assert [item["since"] for item in bench.found("Tenant", "second")["status"]["accepted"]] == [5_000_001]
+
+
+async def test_a_claim_on_one_of_several_values_is_refused_with_what_to_do(bench: Bench) -> None:
+    bench.restart(settings=Settings(identity_providers=(PROVIDER.model_copy(update={"list_claims": ("groups",)}),)))
+    for name, group in (("first", "everyone"), ("second", "red")):
+        bench.declare(tenant(name, jwt=[{**SALES, "claims": {"groups": group}}]))
+        await bench.tenants.reconcile(key(name), 0)
+    assert bench.condition("Tenant", "second", "Accepted") == ("False", "IdentityTaken")
+    assert "one value per token" in bench.found("Tenant", "second")["status"]["conditions"][0]["message"]
+
+
+async def test_a_provider_of_other_namespaces_is_refused(bench: Bench) -> None:
+    bench.restart(settings=Settings(identity_providers=(PROVIDER.model_copy(update={"namespaces": ("other",)}),)))
+    bench.declare(tenant("first", jwt=[SALES]))
+    await bench.tenants.reconcile(key("first"), 0)
+    assert (bench.condition("Tenant", "first", "Accepted"), accepted(bench, "first")) == (("False", "UnknownProvider"), [])
+    assert "for this namespace" in bench.found("Tenant", "first")["status"]["conditions"][0]["message"]
+
+
+async def test_what_to_do_is_said_also_of_sixty_four_long_claims(bench: Bench) -> None:
+    long = [{**SALES, "claims": {"team": f"{number}" + "x" * 500}} for number in range(64)]
+    for name in ("first", "second"):
+        bench.declare(tenant(name, jwt=long))
+        await bench.tenants.reconcile(key(name), 0)
+    message = bench.found("Tenant", "second")["status"]["conditions"][0]["message"]
+    assert message.endswith("and 63 more; narrow it by a claim that has one value per token, or remove it")
+
+
+async def test_missing_secrets_are_asked_for_ever_more_rarely(bench: Bench) -> None:
+    bench.declare(tenant("first", apiKeys=[{"secretName": f"s{number}"} for number in range(64)]))
+    asked = []
+    for _ in range(40):
+        bench.api.requests.clear()
+        await bench.tenants.reconcile(key("first"), 0)
+        asked.append(bench.api.requests.count("get"))
+        bench.now += 15
+    assert [number for number, gets in enumerate(asked) if gets] == [0, 1, 3, 7, 15, 31]
+    bench.declare(tenant("first", apiKeys=[{"secretName": "s1"}]))
+    bench.api.requests.clear()
+    await bench.tenants.reconcile(key("first"), 0)
+    assert bench.api.requests.count("get") == 1, "control: another spec is looked at"
 
 
 async def test_an_acceptance_whose_answer_was_lost_is_read_back_before_the_next_decision(bench: Bench) -> None:
@@ -121,8 +195,12 @@ async def test_secrets_that_are_missing_or_not_labelled_are_said_and_looked_for_
     path = "/api/v1/namespaces/ns/secrets/keys"
     bench.api._store(path, {"metadata": {"name": "keys", "namespace": "ns"}})
     await bench.tenants.reconcile(key("first"), 0)
+    assert bench.condition("Tenant", "first", "Accepted") == ("False", "SecretNotFound")
+    bench.now += 15
+    await bench.tenants.reconcile(key("first"), 0)
     assert bench.condition("Tenant", "first", "Accepted") == ("False", "SecretNotLabelled")
     bench.api._store(path, {"metadata": {"name": "keys", "namespace": "ns", "labels": {API_KEYS_LABEL: "true"}}})
+    bench.now += 30
     await bench.tenants.reconcile(key("first"), 0)
     assert bench.condition("Tenant", "first", "Accepted") == ("True", "Accepted")
 

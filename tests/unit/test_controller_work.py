@@ -12,6 +12,7 @@ from cachescope.controller.dispatch import affected
 from cachescope.controller.health import MAX_AGE_SECONDS, Health
 from cachescope.controller.metrics import Metrics
 from cachescope.controller.options import Options
+from cachescope.controller.process import repeat
 from cachescope.controller.store import Key, Store
 from cachescope.controller.watched_kinds import API_KEYS
 from cachescope.controller.work_queue import WorkQueue
@@ -84,7 +85,7 @@ async def test_failures_are_repeated_logged_once_and_end_nothing(caplog: pytest.
         ended.set()
 
     metrics = Metrics()
-    task = asyncio.create_task(Workers(queue, {"Tenant": reconcile}, metrics).run(1))
+    task = asyncio.create_task(Workers(queue, {"Tenant": reconcile}, metrics, exists=lambda _: True).run(1))
     with caplog.at_level(logging.WARNING):
         queue.add(TENANT)
         async with asyncio.timeout(15):
@@ -99,6 +100,49 @@ async def test_failures_are_repeated_logged_once_and_end_nothing(caplog: pytest.
     assert [metrics.registry.get_sample_value(name, {"kind": "Tenant", "result": result}) for result in results] == [2, 1, 1]
 
 
+async def test_what_is_gone_is_not_looked_at_again_once_that_was_dealt_with() -> None:
+    queue: WorkQueue[Key] = WorkQueue()
+    seen: list[Key] = []
+    dealt_with = asyncio.Event()
+
+    async def reconcile(key: Key, failures: int) -> None:
+        seen.append(key)
+        if key == TENANT and not failures:
+            raise ClusterError("away; try again")
+        if key == TENANT:
+            dealt_with.set()
+
+    workers = Workers(queue, {"Tenant": reconcile, "CacheScope": reconcile}, Metrics(), exists=lambda key: key == SCOPE)
+    task = asyncio.create_task(workers.run(1))
+    for key in (TENANT, SCOPE):
+        queue.add(key)
+    async with asyncio.timeout(5):
+        await dealt_with.wait()
+    await asyncio.sleep(0)
+    assert (seen, list(queue._timers)) == ([TENANT, SCOPE, TENANT], [SCOPE])
+    task.cancel()
+
+
+async def test_what_is_repeated_survives_every_fault_and_logs_a_fault_once(caplog: pytest.LogCaptureFixture) -> None:
+    faults: list[Exception | None] = [ClusterError("403"), ClusterError("403"), KeyError("uid"), KeyError("uid"), None, None]
+    times: list[int] = []
+    enough = asyncio.Event()
+
+    async def action() -> None:
+        times.append(len(times))
+        if len(times) > len(faults):
+            enough.set()
+        elif fault := faults[len(times) - 1]:
+            raise fault
+
+    with caplog.at_level(logging.INFO):
+        task = asyncio.create_task(repeat(0, action))
+        await asyncio.wait_for(enough.wait(), 5)
+    assert not task.done()
+    task.cancel()
+    assert [record.getMessage() for record in caplog.records] == ["not done", "not done", "done again"]
+
+
 def test_a_standby_is_ready_and_a_stale_watch_is_not_alive() -> None:
     health = Health("Standby")
     assert (health.alive()[0], health.ready()[0]) == (True, True)
@@ -111,6 +155,10 @@ def test_a_standby_is_ready_and_a_stale_watch_is_not_alive() -> None:
 def test_options_that_would_fail_in_every_pool_are_refused() -> None:
     assert Options("ns", "image", api_servers=("10.0.0.1/32",)).watched_namespace == "ns"
     assert Options("ns", "image", scope="Cluster").watched_namespace is None
-    for wrong in ({"namespace": ""}, {"guard_image": ""}, {"api_servers": ("10.0.0.1/33",)}):
+    faults: list[dict[str, Any]] = [
+        *({"namespace": ""}, {"guard_image": ""}, {"guard_version": "latest"}),
+        *({"api_servers": ("10.0.0.1/33",)}, {"api_server_ports": ()}, {"api_server_ports": (0,)}),
+    ]
+    for wrong in faults:
         with pytest.raises(SpecError):
-            Options(**{"namespace": "ns", "guard_image": "image", **wrong})  # type: ignore[arg-type]
+            Options(**{"namespace": "ns", "guard_image": "image", **wrong})

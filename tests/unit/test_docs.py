@@ -6,7 +6,10 @@ import re
 from pathlib import Path
 
 import pytest
+import yaml
 
+from cachescope.api.documents import parse
+from cachescope.api.kinds import KINDS
 from cachescope.core.admission import Refusal
 from cachescope.gateway.errors import ERRORS
 from cachescope.guard.answers import GUARD_ERROR, misconfigured
@@ -37,6 +40,15 @@ def test_every_answer_of_the_guard_is_explained() -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page: Path) -> None:
     assert [link for link in LINK.findall(page.read_text("utf-8")) if not (page.parent / link).exists()] == []
+
+
+def test_what_the_installation_page_applies_is_valid() -> None:
+    blocks = re.findall(r"^```yaml\n(.*?)^```", (ROOT / "docs" / "install.md").read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    found = [item for block in blocks for item in yaml.safe_load_all(block) if item and "kind" in item]
+    assert [item["kind"] for item in found] == ["ServingPool", "Tenant"]
+    models = {kind.model.KIND: kind.model for kind in KINDS}
+    for item in found:
+        parse(models[item["kind"]], {**item, "metadata": {**item["metadata"], "uid": "u" * 8}}, "docs/install.md")
 
 
 def test_the_proofs_name_tests_that_exist() -> None:

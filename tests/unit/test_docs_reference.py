@@ -1,19 +1,115 @@
-"""The reference says what the kinds are."""
+"""The reference says what the kinds are, and all that the operator says of them."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
 
-from cachescope.api.conditions import ConditionType, Reason
+import pytest
+
+from cachescope.api.conditions import SAID, ConditionType, Reason, State
+from cachescope.controller.lease_book import Life
+from cachescope.controller.observed_pools import Elder, Fault
+from cachescope.controller.pool_status import pool_conditions
+from cachescope.controller.store import Key
+from cachescope.controller.verdicts import Verdict
+from tests.unit.controller_bench import POOL, Bench, epoch, tenant
 from tests.unit.make_reference import MARK, PAGE, generated
+from tests.unit.observed import deployment, gateway, guard, observed, pod, revision
+
+JWT = {"provider": "corp", "audience": "llm", "claims": {"team": "sales"}}
+SCOPE = {
+    "apiVersion": "cachescope.dev/v1alpha1",
+    "kind": "CacheScope",
+    "metadata": {"name": "s", "namespace": "ns", "uid": "scope-uid", "generation": 0},
+    "spec": {"pools": ["nobody"], "tenants": ["nobody"]},
+}
 
 
 def test_the_fields_are_those_of_the_crds() -> None:
     assert MARK + PAGE.read_text("utf-8").split(MARK)[1] == generated(), "run `python -m tests.unit.make_reference`"
 
 
-def test_every_reason_of_a_condition_is_explained_and_no_other() -> None:
+def test_the_table_of_reasons_is_what_the_code_can_say() -> None:
     text = PAGE.read_text("utf-8").split("## Conditions\n")[1].split("\n## ")[0]
-    rows = re.findall(r"^\| `(\w+)` \| (?:True|False|True, False) `(\w+)` \|", text, re.MULTILINE)
-    assert {reason for _, reason in rows} == {reason.value for reason in Reason}
-    assert {kind for kind, _ in rows} == {kind.value for kind in ConditionType}
+    rows = re.findall(r"^\| `(\w+)` \| (\w+) `(\w+)` \| [^|]+ \| [^|]+ \|$", text, re.MULTILINE)
+    assert len(rows) == text.count("\n| `"), "a row is a condition, its status and reason, what it means, and what to do"
+    assert sorted(rows) == sorted((kind.value, state, reason.value) for kind, state, reason in SAID)
+
+
+def test_what_the_table_lacks_cannot_be_said() -> None:
+    assert {reason for _, _, reason in SAID} == set(Reason)
+    with pytest.raises(RuntimeError, match="reference"):
+        Verdict(ConditionType.READY, "True", Reason.NO_READY_POD)
+
+
+async def test_all_that_the_table_has_comes_about() -> None:
+    pools = {(item.type, item.status, item.reason) for item in _of_pools()}
+    assert pools | {item async for item in _of_others()} == SAID
+
+
+def _of_pools() -> Iterator[Verdict]:
+    faults = [Fault(reason, "f") for reason in (Reason.NAME_TAKEN, Reason.LEDGER_UNUSABLE, Reason.ROOT_KEYS_MISSING)]
+    unplaced = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1: Insufficient nvidia.com/gpu"}
+    waiting = [pod(), pod("q", ready=False, conditions=[unplaced])]
+    failing = [pod(ready=False, containerStatuses=[{"name": "engine", "state": {"waiting": {"reason": "ErrImagePull"}}}])]
+    late = {"type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded"}
+    yield from pool_conditions(observed({"gpus": {"count": 1}}, pods=waiting, deployment=deployment(replicas=2)))
+    cases: tuple[dict[str, Any], ...] = (
+        {},
+        {"gateways": []},
+        {"gateways": [gateway()]},
+        {"gateways": [gateway()], "guards": [guard(life=Life.LAPSED)]},
+        {"gateways": [gateway()], "minimum_guard": "9"},
+        {"pods": waiting},
+        {"pods": failing},
+        {"pods": [], "deployment": deployment(0)},
+        {"pods": [], "deployment": None, "fault": Fault(Reason.CLUSTER_ERROR, "f")},
+        {"deployment": deployment(conditions=[late])},
+        {"invalid": "f"},
+        {"elder": Elder("other")},
+        {"revision": revision("0.0.1")},
+        {"guards": [guard(version="0.0.1")]},
+        *({"fault": fault, "gateways": []} for fault in faults),
+    )
+    for seen in cases:
+        yield from pool_conditions(observed(**seen))
+
+
+async def _of_others() -> AsyncIterator[tuple[ConditionType, State, Reason]]:
+    bench = Bench()
+    await bench.start()
+    bench.declare(POOL)
+    labelled = {"metadata": {"name": "keys", "namespace": "ns"}}
+    bench.api._store("/api/v1/namespaces/ns/secrets/keys", labelled)
+    tenants: tuple[tuple[dict[str, Any], dict[str, Any]], ...] = (
+        ({"jwt": [JWT]}, {}),
+        ({"jwt": [JWT]}, {}),
+        ({"jwt": [{**JWT, "provider": "nobody"}]}, {}),
+        ({"apiKeys": [{"secretName": "none"}]}, {}),
+        ({"apiKeys": [{"secretName": "keys"}]}, {}),
+        ({}, {"suspended": True}),
+        ({}, {"unknown": True}),
+    )
+    for number, (identities, spec) in enumerate(tenants):
+        bench.declare(tenant(f"t{number}", **identities), **spec)
+        await bench.tenants.reconcile(Key("Tenant", "ns", f"t{number}"), 0)
+    bench.declare(SCOPE)
+    await bench.scopes.reconcile(Key("CacheScope", "ns", "s"), 0)
+    for floor in (7, 3, 9000):
+        bench.declare(epoch("e", floor=floor))
+        await bench.pass_over()
+        for item in _conditions(bench):
+            yield item
+    bench.declare({**bench.found("EpochLedger", "tiny"), "spec": {}})
+    await bench.pass_over()
+    for item in _conditions(bench):
+        yield item
+
+
+def _conditions(bench: Bench) -> Iterator[tuple[ConditionType, State, Reason]]:
+    for document in bench.api.objects.values():
+        for item in (document.get("status") or {}).get("conditions") or ():
+            if document["kind"] != "ServingPool":
+                yield ConditionType(item["type"]), item["status"], Reason(item["reason"])

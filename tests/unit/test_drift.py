@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -172,6 +174,125 @@ def test_taking_over_moves_foreign_fields_and_leaves_the_others() -> None:
     assert ours["fieldsV1"]["f:spec"]["f:paused"] == {}
     assert kept["fieldsV1"] == {"f:metadata": {"f:labels": {"f:mine": {}}}, **annotation(RESTARTED)}
     assert left == status
+
+
+LABELS = {"app.kubernetes.io/name": "tiny"}
+META = {"name": "tiny", "namespace": "n"}
+UID_VARIABLE = 'k:{"name":"UID"}'
+
+
+def service() -> dict[str, Any]:
+    spec = {"selector": LABELS, "ports": [{"name": "http", "port": 8000}]}
+    return {"apiVersion": "v1", "kind": "Service", "metadata": META, "spec": copy.deepcopy(spec)}
+
+
+def policy() -> dict[str, Any]:
+    rule = {"from": [{"podSelector": {"matchLabels": LABELS}}], "ports": [{"port": 8000}]}
+    spec = {"podSelector": {"matchLabels": LABELS}, "policyTypes": ["Ingress"], "ingress": [rule]}
+    return {"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": META, "spec": copy.deepcopy(spec)}
+
+
+def engines() -> dict[str, Any]:
+    variable = {"name": "UID", "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}}
+    engine = {"name": "engine", "image": "a", "env": [variable], "resources": {"limits": {"cpu": "1"}}}
+    spec = {"template": {"spec": {"nodeSelector": {"a": "b"}, "containers": [engine]}}}
+    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": META, "spec": spec}
+
+
+def pod_fields(*, container: dict[str, Any], **fields: Any) -> dict[str, Any]:
+    return {"f:spec": {"f:template": {"f:spec": {"f:containers": {ENGINE: container}, **fields}}}}
+
+
+def written_by(somebody: dict[str, Any] | None, document: dict[str, Any], left: dict[str, Any]) -> dict[str, Any]:
+    """An object as the API server has it: with its defaults, somebody's entry, and ours with what is left to us."""
+    live = copy.deepcopy(document)
+    ours = managed(FIELD_MANAGER, left, "Apply")
+    live["metadata"] = {**META, "managedFields": [ours, somebody] if somebody else [ours]}
+    if document["kind"] == "NetworkPolicy":
+        live["spec"]["ingress"][0]["ports"][0]["protocol"] = "TCP"
+    if document["kind"] == "Deployment":
+        engine_of(live)["env"][0]["valueFrom"]["fieldRef"]["apiVersion"] = "v1"
+    return live
+
+
+def engine_of(document: dict[str, Any]) -> Any:
+    return document["spec"]["template"]["spec"]["containers"][0]
+
+
+Fields = dict[str, Any]
+Lost = tuple[Fields, Fields, Fields]
+LEFT_OF_SERVICE: Fields = {"f:spec": {"f:ports": {'k:{"port":8000,"protocol":"TCP"}': {".": {}, "f:name": {}, "f:port": {}}}}}
+LEFT_OF_POLICY: Fields = {"f:spec": {"f:policyTypes": {}}}
+LEFT_OF_ENGINES: Fields = pod_fields(
+    container={
+        ".": {},
+        "f:env": {UID_VARIABLE: {".": {}, "f:name": {}}},
+        "f:image": {},
+        "f:name": {},
+        "f:resources": {"f:limits": {"f:cpu": {}}},
+    }
+)
+THEIRS_OF_POLICY: Fields = {"f:spec": {"f:podSelector": {}, "f:ingress": {}}}
+THEIRS_CONTAINER: Fields = {"f:env": {UID_VARIABLE: {"f:valueFrom": {"f:fieldRef": {}}}}}
+THEIRS_OF_ENGINES: Fields = pod_fields(container=THEIRS_CONTAINER, **{"f:nodeSelector": {}})
+SERVICE: Lost = (service(), LEFT_OF_SERVICE, {"f:spec": {"f:selector": {}}})
+POLICY = (policy(), LEFT_OF_POLICY, THEIRS_OF_POLICY)
+ENGINES = (engines(), LEFT_OF_ENGINES, THEIRS_OF_ENGINES)
+
+
+@pytest.mark.parametrize(
+    ("lost", "widen"),
+    [
+        (SERVICE, lambda spec: spec["selector"].update(evil="x")),
+        (SERVICE, lambda spec: spec["selector"].update(protocol="TCP")),
+        (POLICY, lambda spec: spec["podSelector"]["matchLabels"].update(evil="x")),
+        (POLICY, lambda spec: spec["podSelector"].update(matchExpressions=[{"key": "evil", "operator": "Exists"}])),
+        (POLICY, lambda spec: spec["ingress"][0]["ports"][0].update(endPort=65535)),
+        (POLICY, lambda spec: spec["ingress"][0]["from"][0].update(namespaceSelector={})),
+        (POLICY, lambda spec: spec["ingress"][0]["from"][0]["podSelector"]["matchLabels"].update(evil="x")),
+        (ENGINES, lambda spec: spec["template"]["spec"]["nodeSelector"].update(evil="x")),
+    ],
+)
+def test_one_value_that_somebody_widened_is_drift_and_one_that_he_made_the_same_is_none(
+    lost: Lost, widen: Callable[[Any], None]
+) -> None:
+    desired, left, theirs = lost
+    for entry in (managed("kubectl-patch", theirs), managed("argocd-controller", theirs, "Apply")):
+        live = written_by(entry, desired, left)
+        assert not drifted(live, desired), "the API server's defaults are no addition"
+        widen(live["spec"])
+        assert contains(live["spec"], desired["spec"])
+        assert not foreign(live, FIELD_MANAGER, desired)
+        assert drifted(live, desired)
+
+
+def test_one_value_that_nobody_owns_is_compared_whole_as_well() -> None:
+    live = written_by(None, service(), LEFT_OF_SERVICE)
+    assert not drifted(live, service())
+    live["spec"]["selector"]["evil"] = "x"
+    assert drifted(live, service())
+
+
+def test_one_value_that_is_ours_may_hold_defaults_that_we_do_not_know() -> None:
+    left = {"f:spec": {**LEFT_OF_POLICY["f:spec"], **THEIRS_OF_POLICY["f:spec"]}}
+    for expected, live in (
+        (False, written_by(None, policy(), left)),
+        (True, written_by(managed("kubectl-edit", THEIRS_OF_POLICY), policy(), LEFT_OF_POLICY)),
+    ):
+        live["spec"]["ingress"][0]["ports"][0]["future"] = "default"
+        assert drifted(live, policy()) is expected
+
+
+def test_a_map_of_several_owners_is_not_compared_whole_when_all_our_parts_were_taken_over() -> None:
+    left = copy.deepcopy(LEFT_OF_ENGINES)
+    del left["f:spec"]["f:template"]["f:spec"]["f:containers"][ENGINE]["f:resources"]
+    left["f:spec"]["f:template"]["f:spec"]["f:nodeSelector"] = {}
+    theirs = pod_fields(container={**THEIRS_CONTAINER, "f:resources": {"f:limits": {"f:cpu": {}}}})
+    live = written_by(managed("argocd-controller", theirs, "Apply"), engines(), left)
+    engine_of(live)["resources"] = {"limits": {"cpu": "1000m"}, "requests": {"cpu": "1"}}
+    assert not drifted(live, engines())
+    engine_of(live)["resources"]["limits"]["cpu"] = "2"
+    assert drifted(live, engines())
 
 
 def test_replicas_of_an_autoscaler_are_left_to_it() -> None:

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import base64
+import json
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ from cachescope.core.errors import ClusterError
 from cachescope.core.keys import Key, KeyRing
 from cachescope.core.leases import GATEWAY, GUARD, LeaseStatement, lease_name, write_lease
 from cachescope.core.statements import write_statement
+from cachescope.gateway import fleet, guard_leases
 from cachescope.gateway.challenges import ChallengeAnswer
 from cachescope.gateway.fleet import Fleet
 from cachescope.gateway.guard_leases import GuardLeases
@@ -78,7 +81,7 @@ LEASES: dict[str, tuple[dict[tuple[str, str], Reading[LeaseText]], str]] = {
     "of another pod, under this name": ({("models", NAME): lease(pod_uid="other")}, "another process's statement"),
     "signed by somebody else": ({("models", NAME): lease(Key("k1", b"x" * 32))}, "MAC"),
     "of another pool with the same key": ({("models", NAME): lease(pool_uid="other")}, "another pool"),
-    "of a gateway": ({("models", NAME): lease(holder=GATEWAY)}, "another pool"),
+    "of a gateway": ({("models", NAME): lease(holder=GATEWAY)}, "not its own"),
     "that cannot be read": ({("models", NAME): Reading(None, "no statement")}, "no statement"),
 }
 
@@ -92,6 +95,57 @@ async def test_without_a_valid_lease_a_proof_is_not_enough(leases: dict[tuple[st
     assert said in str(guards.fleet.states(POOL, TRUST))
     guards.leases = good
     assert guards.routable()
+
+
+ABSURD = {
+    "a number without end": {"lease_ms": 10**400},
+    "too deep to be read": '{"a":' * 20_000 + "1" + "}" * 20_000,
+    "a list": [],
+}
+
+
+@pytest.mark.parametrize("payload", ABSURD.values(), ids=ABSURD.keys())
+async def test_an_absurd_lease_is_a_fault_of_that_lease(payload: object) -> None:
+    guards = Guards()
+    await guards.step()
+    whole = {**asdict(LEASE), **payload} if isinstance(payload, dict) else payload
+    body = payload if isinstance(payload, str) else json.dumps(whole)
+    guards.leases = {("models", NAME): Reading(LeaseText(signed(body)))}
+    assert not guards.routable()
+    assert "lease" in str(guards.fleet.states(POOL, TRUST))
+
+
+async def test_what_nobody_thought_of_in_a_lease_is_a_fault_of_that_lease(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise OverflowError
+
+    guards = Guards()
+    await guards.step()
+    assert guards.routable()
+    monkeypatch.setattr(guard_leases, "read_lease", broken)
+    guards.leases = {("models", NAME): lease()}
+    assert not guards.routable()
+    assert "OverflowError" in str(guards.fleet.states(POOL, TRUST))
+
+
+async def test_what_nobody_thought_of_in_an_answer_is_a_fault_of_that_endpoint(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise RecursionError
+
+    guards = Guards()
+    await guards.step()
+    monkeypatch.setattr(fleet, "proven", broken)
+    await guards.step(15_000)
+    assert not guards.routable()
+    assert "RecursionError" in str(guards.fleet.states(POOL, TRUST))
+
+
+def signed(body: str) -> str:
+    """What a holder of the key could sign."""
+    mac = KEY.mac("cachescope/signed", "lease", "v1", KEY.id, body.encode())
+    return ".".join(
+        ["v1", *(base64.urlsafe_b64encode(part).rstrip(b"=").decode() for part in (KEY.id.encode(), body.encode(), mac))]
+    )
 
 
 async def test_a_lease_is_verified_again_when_the_pools_keys_change() -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import cast
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
 from cachescope.gateway.health import Health
 from cachescope.gateway.readings import Document, Reading, whatever
+from cachescope.gateway.stores import CLUSTER, follow
+from cachescope.kube.watched import Api
 from tests.unit.test_gateway_lease import World
 from tests.unit.whole_path import NAMESPACE, POOL, WholePath
 
@@ -81,6 +84,14 @@ def test_what_nobody_thought_of_is_a_fault_of_its_object() -> None:
     reading = whatever(fragile)({"spec": None})
     assert reading.value is None
     assert "TypeError" in reading.fault
+
+
+def test_what_nobody_thought_of_in_any_kind_is_a_fault_of_its_object() -> None:
+    followed = follow(cast("Api", None), "home", CLUSTER, changed=lambda: None, ledgers_changed=lambda: None)
+    assert "Namespace" in followed.others
+    for kind, watch in followed.others.items():
+        reading = watch._parse({"metadata": {"name": "a", "labels": ["x"]}, "spec": [], "data": ["x"]})
+        assert reading.fault, kind
 
 
 @pytest.mark.parametrize(

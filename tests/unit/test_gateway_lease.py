@@ -16,6 +16,7 @@ from cachescope.core.epochs import Floors, epoch
 from cachescope.core.errors import ClusterError, SpecError, WireFormatError
 from cachescope.core.leases import GATEWAY, LeaseStatement, Right, Seen, lease_keys, read_lease, write_lease
 from cachescope.core.types import Epoch
+from cachescope.gateway import lease as lease_module
 from cachescope.gateway.audit import Audit
 from cachescope.gateway.decision import Decision
 from cachescope.gateway.exchange import Forward
@@ -127,6 +128,15 @@ async def test_the_lease_says_what_is_applied_and_is_signed(world: World) -> Non
     assert (lease.spec.holder, lease.spec.pod, lease.spec.tick) == ("Gateway", "gateway-0", statement.tick)
     with pytest.raises(WireFormatError):
         read_lease(world.path.snapshot().permits[POOL_UID], lease.spec.statement, name=lease.name)
+
+
+async def test_a_ledger_that_nobody_can_read_ends_no_round(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(_: object) -> None:
+        raise OverflowError
+
+    monkeypatch.setattr(lease_module, "read_ledger", broken)
+    found = await world.holder.read_heads()
+    assert ["OverflowError" in reading.fault for reading in found.values()] == [True]
 
 
 async def test_without_a_live_right_nothing_is_decided(world: World) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import jwt
@@ -35,8 +36,10 @@ def key_set() -> Keys:
     return Keys(parse_jwks(document(jwk(ec_key("one"), kid="one"), jwk(rsa_key(), kid="rsa"))))
 
 
-def verifier(*identities: JwtIdentity, keys: Keys | None = None, clock: Clock | None = None) -> JwtTokens:
-    provider = Provider("main", ISSUER, ["ES256", "RS256"], keys or key_set())
+def verifier(
+    *identities: JwtIdentity, keys: Keys | None = None, clock: Clock | None = None, lists: Sequence[str] = ()
+) -> JwtTokens:
+    provider = Provider("main", ISSUER, ["ES256", "RS256"], keys or key_set(), list_claims=lists)
     return JwtTokens([provider], identities or (RED, BLUE), clock or Clock())
 
 
@@ -155,8 +158,9 @@ async def test_a_hostile_token_is_refused_where_a_good_one_passes(token: str) ->
 
 
 HARMLESS = {
-    "aud in a list": sign(claims(aud=["billing", AUDIENCE])),
-    "claim in a list": sign(claims(team=["green", "red"])),
+    "aud in a list of one": sign(claims(aud=[AUDIENCE])),
+    "claim in a list of one": sign(claims(team=["red"])),
+    "several values in a claim that nobody asks for": sign(claims(amr=["pwd", "otp"])),
     "expired within the leeway": sign(claims(exp=NOW - 29)),
     "nbf within the leeway": sign(claims(nbf=NOW + 29)),
     "iat within the leeway": sign(claims(iat=NOW + 29)),
@@ -230,7 +234,8 @@ async def test_a_token_that_no_tenant_can_use_is_forbidden(identities: tuple[Jwt
 
 
 async def test_the_audience_tells_tenants_apart() -> None:
-    tokens = verifier(JwtIdentity("uid-red", "main", "red-service"), JwtIdentity("uid-blue", "main", "blue-service"))
+    identities = JwtIdentity("uid-red", "main", "red-service"), JwtIdentity("uid-blue", "main", "blue-service")
+    tokens = verifier(*identities, lists=["aud"])
     assert (await tokens.authenticate(sign(claims(aud="red-service")))).tenant_uid == "uid-red"
     assert (await tokens.authenticate(sign(claims(aud=["x", "blue-service"])))).tenant_uid == "uid-blue"
     assert (await tokens.authenticate(sign(claims(aud=["blue-service", "red-service"])))).tenant_uid == "uid-red"
@@ -247,9 +252,25 @@ CLAIMANTS = {
 @pytest.mark.parametrize("other", CLAIMANTS.values(), ids=CLAIMANTS.keys())
 async def test_of_two_tenants_the_first_holds_the_token(other: JwtIdentity) -> None:
     token = sign(claims(team=["blue", "red"]))
-    assert (await verifier(RED, other).authenticate(token)).tenant_uid == "uid-red"
-    assert (await verifier(other, RED).authenticate(token)).tenant_uid == "uid-blue"
-    assert (await verifier(other).authenticate(token)).tenant_uid == "uid-blue"
+    assert (await verifier(RED, other, lists=["team"]).authenticate(token)).tenant_uid == "uid-red"
+    assert (await verifier(other, RED, lists=["team"]).authenticate(token)).tenant_uid == "uid-blue"
+    assert (await verifier(other, lists=["team"]).authenticate(token)).tenant_uid == "uid-blue"
+
+
+SEVERAL = {
+    "claims": ("team", sign(claims(team=["red", "blue"])), Forbidden),
+    "the same twice": ("team", sign(claims(team=["red", "red"])), Forbidden),
+    "audiences": ("aud", sign(claims(aud=[AUDIENCE, "account"])), Unauthenticated),
+}
+
+
+@pytest.mark.parametrize(("name", "token", "refusal"), SEVERAL.values(), ids=SEVERAL.keys())
+async def test_several_values_match_nobody_unless_the_settings_allow_them(name: str, token: str, refusal: type[Exception]) -> None:
+    with pytest.raises(refusal, match=rf"several values in {name}; .*`listClaims`"):
+        await verifier().authenticate(token)
+    with pytest.raises(refusal):
+        await verifier(lists=["other"]).authenticate(token)
+    assert (await verifier(lists=[name]).authenticate(token)) == ALICE
 
 
 async def test_a_token_is_found_among_ten_thousand_tenants_that_differ_in_one_claim() -> None:

@@ -66,6 +66,16 @@ def test_a_guard_cannot_speak_for_a_gateway_nor_for_another_pool() -> None:
         {"engine": {"model": "m"}},
         {"further": "field"},
         {"pod_uid": 7},
+        {"tick": -1},
+        {"tick": 10**400},
+        {"lease_ms": 3_600_001},
+        {"heads": {"pool-uid": {"lineage": "line", "generation": 10**40, "sequence": 3}}},
+        {"heads": {"pool-uid": {"lineage": "line", "generation": True, "sequence": 3}}},
+        {"heads": {"another-pool": {"lineage": "line", "generation": 7, "sequence": 3}}},
+        {"routable": {"another-pool": ["pod"]}},
+        {"holder": GATEWAY},
+        {"holder": "Operator"},
+        {"engine": {"model": "m", "tokenizer": "t", "runtime": 7}},
     ],
 )
 def test_fields_of_another_form_are_refused(change: dict[str, object]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 from cachescope.core.epochs import Floors, epoch
 from cachescope.core.heads import Head
 from cachescope.core.types import TargetName
@@ -54,6 +56,15 @@ def test_a_ledger_that_cannot_be_read_is_its_pools_fault_alone() -> None:
     assert heads.faults == {A: "no head"}
     heads.take({A: Reading(head(6)), B: Reading(head(2))})
     assert (floors(heads), heads.faults) == ({A: 6, B: 2}, {})
+
+
+def test_what_nobody_thought_of_in_a_ledger_is_its_pools_fault_alone() -> None:
+    heads = LedgerHeads()
+    heads.take({A: Reading(head(5)), B: Reading(head(1))})
+    odd = Head("l", 2, cast("Floors", None))
+    heads.take({A: Reading(odd), B: Reading(head(2, 2))})
+    assert floors(heads) == {B: 2}
+    assert "AttributeError" in heads.faults[A]
 
 
 def test_a_later_lineage_is_taken_over_and_an_earlier_one_routes_nothing() -> None:

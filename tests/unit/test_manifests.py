@@ -16,13 +16,11 @@ from cachescope.api.documents import parse as read_pool
 from cachescope.api.pools import ServingPool
 from cachescope.core.errors import SpecError
 from cachescope.core.permits import permit_keys
-from cachescope.engines.routes import Capability
 from cachescope.gateway.strict_json import parse
 from cachescope.guard.settings import read_settings
 from cachescope.manifests.engine import STARTUP_SECONDS
-from cachescope.manifests.engine_command import routes_of
 from cachescope.manifests.guard import guard_body_bytes
-from cachescope.manifests.pool import pool_objects
+from cachescope.manifests.pool import ACCOUNT_ANNOTATION, bound_to, pool_objects
 from cachescope.manifests.revisions import build_revision
 from tests.unit.pools import FULL, HUB, PLATFORM, ROOT, TARGET, UID, engine, environment, objects, pod, pool
 
@@ -123,6 +121,19 @@ def test_only_the_engine_has_a_token_and_it_expires() -> None:
     assert holders == ["engine"]
 
 
+def test_pods_are_of_one_account_and_the_frozen_template_is_not() -> None:
+    before = objects(FULL)["Deployment"]
+    bound = bound_to(before, "account-1")
+    assert bound["spec"]["template"]["metadata"].pop("annotations") == {
+        **before["spec"]["template"]["metadata"].get("annotations", {}),
+        ACCOUNT_ANNOTATION: "account-1",
+    }
+    before["spec"]["template"]["metadata"].pop("annotations", None)
+    assert bound == before, "and nothing else changes"
+    assert ACCOUNT_ANNOTATION not in json.dumps(objects(FULL))
+    assert bound_to(before, "") is before
+
+
 def test_an_engine_may_write_leases_and_read_its_own_ledger() -> None:
     assert objects()["Role"]["rules"] == [
         {"apiGroups": ["cachescope.dev"], "resources": ["fenceleases"], "verbs": ["create", "get", "update"]},
@@ -153,6 +164,8 @@ def test_an_engine_calls_the_api_server_alone() -> None:
     known = replace(PLATFORM, api_servers=("10.0.0.1/32", "fd00::1/128"))
     (rule,) = objects(platform=known)["NetworkPolicy"]["spec"]["egress"]
     assert rule == {"ports": TCP, "to": [{"ipBlock": {"cidr": "10.0.0.1/32"}}, {"ipBlock": {"cidr": "fd00::1/128"}}]}
+    other = replace(PLATFORM, api_server_ports=(16443,))
+    assert objects(platform=other)["NetworkPolicy"]["spec"]["egress"] == [{"ports": [{"port": 16443, "protocol": "TCP"}]}]
 
 
 def test_only_a_pool_of_the_hub_also_calls_out_and_looks_up_names() -> None:
@@ -242,13 +255,6 @@ def test_kubernetes_replaces_nothing_after_the_arguments_were_checked() -> None:
     assert "$$(DOOR)" in container["command"]
     assert "$(DOOR)" not in [*container["command"], *environment(container).values()]
     assert environment(container)["OTHER"] == "$$(DOOR)"
-
-
-def test_routes_say_what_the_version_does() -> None:
-    assert routes_of("0.32.0") == dict.fromkeys(
-        ("POST /v1/chat/completions", "POST /v1/completions", "POST /v1/responses"), Capability.ENFORCED
-    )
-    assert set(routes_of("0.30.0").values()) == {Capability.BROKEN}
 
 
 def test_gpus_are_requested_and_limited() -> None:

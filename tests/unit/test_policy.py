@@ -41,7 +41,7 @@ def scope(name: str, kind: str, tenants: list[str], namespace: str = "models", *
 
 
 def compiled(*scopes: CacheScope, **changes: Any) -> Policy:
-    given = {"pools": [KnownPool(pool())], "tenants": [tenant("red"), tenant("blue")], "scopes": scopes}
+    given = {"pools": [KnownPool(pool())], "tenants": [tenant("red"), tenant("blue")], "scopes": scopes, "home": "models"}
     return Policy(Declared(**{**given, **changes}))
 
 
@@ -135,8 +135,16 @@ class TestPools:
     def test_a_newcomer_elsewhere_takes_no_model_name_from_those_who_are_served(self, order: int) -> None:
         open_to = {"team": "red"}
         pools = [pool("old", "a", model="m", age=2, labels=open_to), pool("new", "b", model="m", age=1, labels=open_to)]
-        policy = compiled(pools=known(*pools[::order]), tenants=[tenant("red", "other")], namespaces={"other": open_to})
-        assert self.models(policy) == {"m": "uid-of-a-old"}
+        given = {"tenants": [tenant("red", "other")], "namespaces": {"other": open_to}, "shared": frozenset({"a", "b"})}
+        assert self.models(compiled(pools=known(*pools[::order]), **given)) == {"m": "uid-of-a-old"}
+
+    @pytest.mark.parametrize(("where", "admitted"), [("models", True), ("listed", True), ("team-b", False)])
+    def test_a_selector_counts_where_the_platform_trusts_the_pools_alone(self, where: str, admitted: bool) -> None:
+        pools = known(pool("trap", where, model="gpt", labels={"team": "red"}))
+        tenants = [tenant("red", "team-a"), tenant("blue", where)]
+        policy = compiled(pools=pools, tenants=tenants, namespaces={"team-a": {"team": "red"}}, shared=frozenset({"listed"}))
+        assert bool(self.models(policy)) is admitted
+        assert self.models(policy, BLUE), "control: it serves its own namespace"
 
     def test_the_own_namespace_comes_before_an_older_pool_elsewhere(self) -> None:
         pools = known(pool("new", "models", model="m", age=1), pool("old", "a", model="m", age=9, labels={"team": "red"}))
@@ -146,6 +154,7 @@ class TestPools:
         open_to = {"team": "red"}
         pools = known(pool("old", "a", model="m", age=9, labels=open_to), pool("new", "home", model="m", age=1, labels=open_to))
         given = {"pools": pools, "tenants": [tenant("red", "other")], "namespaces": {"other": open_to}}
+        given["shared"] = frozenset({"a", "home"})
         assert self.models(compiled(**given)) == {"m": "uid-of-a-old"}
         assert self.models(compiled(**given, home="home")) == {"m": "uid-of-home-new"}
 
@@ -174,6 +183,26 @@ def test_a_pool_name_that_is_no_short_label_is_refused(name: str) -> None:
 def test_a_typo_in_a_field_is_an_error_that_names_it() -> None:
     with pytest.raises(SpecError, match=r"spec\.replica: "):
         parse(ServingPool, {"metadata": {"name": "tiny", "uid": "uid-of-tiny"}, "spec": {"replica": 2}}, "test")
+
+
+def nested(levels: int) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for number in range(levels - 1):
+        found = {"a": [found]} if number % 2 else {"a": found}
+    return found
+
+
+@pytest.mark.parametrize("field", ["affinity", "tolerations"])
+def test_what_is_passed_on_to_pods_is_not_deeply_nested(field: str) -> None:
+    def declared(levels: int) -> ServingPool:
+        value = nested(levels) if field == "affinity" else [nested(levels)]
+        spec = {"model": {"name": "m", "source": {"imagePath": "/m"}}, "engine": ENGINE, "podTemplate": {field: value}}
+        return parse(ServingPool, {"metadata": {"name": "tiny", "uid": "uid-of-tiny"}, "spec": spec}, "test")
+
+    assert declared(10)
+    for levels in (40, 5_000):
+        with pytest.raises(SpecError, match="20 levels deep"):
+            declared(levels)
 
 
 @pytest.mark.parametrize("kind", ["Public", "Compartment", "Everyone"])

@@ -25,8 +25,8 @@ NOW = {"rollout": {"guardUpdates": "Now"}}
 SECOND = replace(PLATFORM, guard_image="registry.example/guard:0.2.0", guard_version="0.2.0")
 # Not renewed with the golden files: with other digests every pool of the world rolls when its operator is upgraded.
 INPUTS = {
-    "plain": "sha256:1539a94d13fa18d7b6d9b7aabe36a6ba18b522b603baecd34535bd90b7ac4654",
-    "full": "sha256:d627e70605b9fa47bf3039d21926e1168226c2774a93914cdccfba56be2a22fc",
+    "plain": "sha256:a02d3450279b5aba4ed5acda0d6ecc40a33ed94738450f81f41e05655dc31e35",
+    "full": "sha256:d62191e06f547fa315f25d348ee8468e932e872a4a21dca0678021f2aa776dea",
 }
 
 
@@ -120,12 +120,19 @@ def test_what_a_pod_depends_on_is_an_input(path: str) -> None:
 @pytest.mark.parametrize(
     "platform", [replace(PLATFORM, max_request_bytes=2048), replace(PLATFORM, run_as_user=1000)], ids=["size limit", "user"]
 )
-def test_what_an_installation_decides_is_an_input(platform: Platform) -> None:
-    assert build(pool(), platform).inputs != build(pool()).inputs
+def test_what_an_installation_decides_rolls_no_pool_by_itself(platform: Platform) -> None:
+    existing, fresh = read_revision(make_pool_golden.read("plain")), build(pool(), platform)
+    assert fresh.template != existing.template
+    assert deployment(pool(), chosen(pool(), existing, fresh), platform) == deployment(pool(), existing)
+    assert chosen(pool(NOW), existing, build(pool(NOW), platform)).template == fresh.template, "but where it is asked for"
+    changed = pool({"fence": {"leaseSeconds": 30}})
+    taken = chosen(changed, existing, build(changed, platform))
+    assert taken.template == build(changed, platform).template != build(changed).template, "and with the next rollout"
 
 
-def test_guard_and_namespaces_of_the_installation_are_no_input() -> None:
+def test_nothing_of_the_installation_is_an_input() -> None:
     other = replace(SECOND, namespace="elsewhere", monitoring_namespace="other", api_servers=("10.0.0.1/32",))
+    other = replace(other, api_server_ports=(8443,), max_request_bytes=2048, run_as_user=1000)
     assert build(pool(), other).inputs == build(pool()).inputs
 
 

@@ -101,3 +101,11 @@ def test_a_document_longer_than_a_header_may_be_is_refused() -> None:
     long = sign(KEY, "permit", {"x": "y" * MAX_CHARACTERS})
     with pytest.raises(WireFormatError, match="four parts"):
         read_signed(RING, "permit", long)
+
+
+def test_a_document_that_is_too_deep_is_refused_and_ends_nothing() -> None:
+    deep = b"[" * 5000 + b"]" * 5000
+    mac = KEY.mac("cachescope/signed", "lease", "v1", KEY.id, deep)
+    text = f"v1.{_encoded(KEY.id.encode())}.{_encoded(deep)}.{_encoded(mac)}"
+    with pytest.raises(WireFormatError, match="not a JSON object"):
+        read_signed(RING, "lease", text, most=100_000)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from cachescope.core.heads import Head
 from cachescope.gateway.exchange import Answer, Forward, RequestHead
@@ -76,6 +77,18 @@ class TestClaims:
         rival(path, {"jwt": [NORTH]}, accepted=(NORTH_CLAIM, since))
         expected = {"blue": uid(path, "blue"), "rival": uid(path, "rival", RIVAL)}[holder]
         assert await who(path, path.credentials.token("north", "kim", "tiny")) == expected
+
+    async def test_a_claim_counts_in_the_namespaces_of_its_provider_alone(self, path: WholePath) -> None:
+        """Also one that was accepted before the settings said so, and earlier than that of the rightful tenant."""
+        token = path.credentials.token("north", "kim", "tiny")
+        rival(path, {"jwt": [NORTH]}, accepted=(NORTH_CLAIM, 0))
+        assert await who(path, token) == uid(path, "rival", RIVAL), "control: it decides while its namespace may claim"
+        settings = path.folder / "mounted/config/settings.yaml"
+        allowed = yaml.safe_load(settings.read_text())
+        allowed["identityProviders"][0]["namespaces"] = [NAMESPACE]
+        settings.write_text(yaml.safe_dump(allowed))
+        path.refresh()
+        assert await who(path, token) == uid(path, "blue")
 
     @pytest.mark.parametrize(
         "change",

@@ -7,11 +7,11 @@ securityContext:
 {{- with .root.Values.imagePullSecrets }}
 imagePullSecrets:
   {{- range . }}
-  - name: {{ . }}
+  - name: {{ . | quote }}
   {{- end }}
 {{- end }}
 {{- with .root.Values.priorityClassName }}
-priorityClassName: {{ . }}
+priorityClassName: {{ . | quote }}
 {{- end }}
 {{- $values := index .root.Values .component }}
 {{- range $field := list "nodeSelector" "tolerations" "affinity" }}
@@ -55,7 +55,7 @@ terminationGracePeriodSeconds: 10
 {{/* Environment of every container that asks the API server. Arguments: root. */}}
 {{- define "cachescope.environment" -}}
 - {name: HOME, value: /tmp}
-- {name: CACHESCOPE_SCOPE, value: {{ .root.Values.scope }}}
-- {name: CACHESCOPE_LOG_LEVEL, value: {{ .root.Values.logLevel }}}
+- {name: CACHESCOPE_SCOPE, value: {{ .root.Values.scope | quote }}}
+- {name: CACHESCOPE_LOG_LEVEL, value: {{ .root.Values.logLevel | quote }}}
 - {name: CACHESCOPE_NAMESPACE, valueFrom: {fieldRef: {apiVersion: v1, fieldPath: metadata.namespace}}}
 {{- end }}

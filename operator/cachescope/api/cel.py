@@ -63,6 +63,14 @@ _SERVING_POOL = (
     ),
 )
 
+_TENANT = (
+    Rule(
+        "!has(self.jwt) || self.jwt.all(item, !has(item.claims) || item.claims.all(name, name.size() <= 128))",
+        "the name of a claim has at most 128 characters; name a claim of the provider's tokens",
+        ("spec", "identities"),
+    ),
+)
+
 _CACHE_EPOCH = (
     Rule(
         "self.spec.target == oldSelf.spec.target",
@@ -152,6 +160,7 @@ _FENCE_LEASE = (
 
 RULES: Final[Mapping[str, tuple[Rule, ...]]] = {
     "ServingPool": _SERVING_POOL,
+    "Tenant": _TENANT,
     "CacheEpoch": _CACHE_EPOCH,
     "EpochLedger": _EPOCH_LEDGER,
     "FenceLease": _FENCE_LEASE,

@@ -4,8 +4,11 @@ Rules:
 
 - a claim has one text, whatever the order in which its fields were written: two equal claims are equal texts;
 - a Secret of API keys is claimed by its namespace and name; the namespace is the Tenant's own, so nobody claims another's Secret;
-- two claims on tokens overlap when provider and audience are equal and no claim name has different values in both: one token could
-  then match both. Whom a token speaks for within a tenant (`principalClaim`) separates no tenants.
+- a claim of a token has one value, unless the provider's `listClaims` names it; a list of several where one is due matches nobody;
+- two claims on tokens overlap when no claim of a token (`aud` is one) tells them apart: one that both ask for, with different
+  values, and that has one value in each token. Whom a token speaks for within a tenant (`principalClaim`) separates no tenants.
+
+So of two that do not overlap, never both match one token: operator and gateways use the same functions and settings.
 
 Who of two holds a claim is decided by the operator and recorded in `status.accepted`; gateways read it there.
 """
@@ -13,7 +16,7 @@ Who of two holds a claim is decided by the operator and recorded in `status.acce
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from cachescope.api.tenants import Tenant
@@ -21,6 +24,10 @@ from cachescope.core.errors import SpecError
 
 API_KEYS = "api-keys:"
 JWT = "jwt:"
+AUDIENCE = "aud"
+
+Lists = Mapping[str, Collection[str]]
+"""Names of the token claims that may have several values, by provider."""
 
 
 @dataclass(frozen=True)
@@ -54,11 +61,18 @@ class JwtClaim:
         }
         return JWT + json.dumps(fields, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
-    def overlaps(self, other: JwtClaim) -> bool:
+    def told_apart_by(self, lists: Lists) -> dict[str, str]:
+        """What a token must say that says one thing only: values by name."""
+        several = lists.get(self.provider, ())
+        asked = {**self.claims, AUDIENCE: self.audience}
+        return {name: value for name, value in asked.items() if name not in several}
+
+    def overlaps(self, other: JwtClaim, lists: Lists) -> bool:
         """Whether one token could match both."""
-        if (self.provider, self.audience) != (other.provider, other.audience):
+        if self.provider != other.provider:
             return False
-        return all(other.claims.get(name, value) == value for name, value in self.claims.items())
+        theirs = other.told_apart_by(lists)
+        return all(theirs.get(name, value) == value for name, value in self.told_apart_by(lists).items())
 
 
 Claim = ApiKeysClaim | JwtClaim
@@ -76,15 +90,29 @@ def declared(tenant: Tenant) -> list[Claim]:
     return keys + [JwtClaim(item.provider, item.audience, item.claims, item.principal_claim) for item in identities.jwt]
 
 
-def overlaps(left: str, right: str) -> bool:
+def values_of(claim: object, *, several: bool) -> Sequence[str]:
+    """The values of a token's claim, as JSON has it: the text, or those of a list, which holds one unless there may be several."""
+    if isinstance(claim, str):
+        return (claim,)
+    if not isinstance(claim, list) or (len(claim) > 1 and not several):
+        return ()
+    return [item for item in claim if isinstance(item, str)]
+
+
+def overlaps(left: str, right: str, lists: Lists) -> bool:
     """Whether one credential could match both claims.
+
+    Args:
+        left: A claim.
+        right: Another.
+        lists: What may have several values.
 
     Raises:
         SpecError: A text is no claim.
     """
     one, other = read_claim(left), read_claim(right)
     if isinstance(one, JwtClaim) and isinstance(other, JwtClaim):
-        return one.overlaps(other)
+        return one.overlaps(other, lists)
     return one == other
 
 
@@ -99,7 +127,7 @@ def read_claim(text: str) -> Claim:
             return _api_keys(text.removeprefix(API_KEYS))
         if text.startswith(JWT):
             return _jwt(json.loads(text.removeprefix(JWT)))
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise SpecError(f"the claim {text!r} cannot be read ({error!r}); update the older of operator and gateway") from error
     raise SpecError(f"the claim {text!r} is of a kind that is not known here; update the older of operator and gateway")
 

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
+from typing import Final, Literal
+
+State = Literal["True", "False", "Unknown"]
+"""Whether a condition holds."""
 
 
 class ConditionType(StrEnum):
@@ -17,29 +22,35 @@ class ConditionType(StrEnum):
 
 
 class Reason(StrEnum):
-    """Reasons. The value is what `kubectl describe` shows."""
+    """Reasons. The value is what `kubectl describe` shows; `SAID` lists which condition has which."""
 
-    # Of Ready of a ServingPool.
     ROUTABLE = "Routable"
     SCALED_TO_ZERO = "ScaledToZero"
     NO_READY_POD = "NoReadyPod"
+    NO_GATEWAY = "NoGateway"
+    GUARD_WITHOUT_LEASE = "GuardWithoutLease"
+    GUARD_TOO_OLD = "GuardTooOld"
     GUARD_NOT_PROVEN = "GuardNotProven"
     INVALID_SPEC = "InvalidSpec"
-    # Of Progressing of a ServingPool.
+
     ROLLING_OUT = "RollingOut"
     ROLLED_OUT = "RolledOut"
-    # Of Degraded of a ServingPool.
+
     HEALTHY = "Healthy"
     NO_SPARE_GPU = "NoSpareGPU"
     UNSCHEDULABLE = "Unschedulable"
     POD_FAILING = "PodFailing"
     FEWER_THAN_ASKED = "FewerThanAsked"
     MODEL_NAME_TAKEN = "ModelNameTaken"
+    NAME_TAKEN = "NameTaken"
+    LEDGER_UNUSABLE = "LedgerUnusable"
+    ROOT_KEYS_MISSING = "RootKeysMissing"
     CLUSTER_ERROR = "ClusterError"
-    # Of GuardOutdated of a ServingPool.
+
     GUARDS_CURRENT = "GuardsCurrent"
     NEWER_GUARD_AVAILABLE = "NewerGuardAvailable"
-    # Of Accepted of a Tenant or CacheScope or CacheEpoch.
+    OLD_GUARD_RUNNING = "OldGuardRunning"
+
     ACCEPTED = "Accepted"
     IDENTITY_TAKEN = "IdentityTaken"
     UNKNOWN_PROVIDER = "UnknownProvider"
@@ -47,7 +58,67 @@ class Reason(StrEnum):
     SECRET_NOT_LABELLED = "SecretNotLabelled"  # noqa: S105 - a reason
     REFERENCE_NOT_FOUND = "ReferenceNotFound"
     SUSPENDED = "Suspended"
-    # Of Held of a CacheEpoch.
+
     SPEC_BEHIND_LEDGER = "SpecBehindLedger"
     JUMP_TOO_LARGE = "JumpTooLarge"
     NOT_HELD = "NotHeld"
+
+
+_BY_STATE: Final[Mapping[ConditionType, Mapping[State, tuple[Reason, ...]]]] = {
+    # Of a ServingPool.
+    ConditionType.READY: {
+        "True": (Reason.ROUTABLE,),
+        "False": (
+            Reason.SCALED_TO_ZERO,
+            Reason.NO_READY_POD,
+            Reason.NO_GATEWAY,
+            Reason.GUARD_WITHOUT_LEASE,
+            Reason.GUARD_TOO_OLD,
+            Reason.GUARD_NOT_PROVEN,
+            Reason.INVALID_SPEC,
+            Reason.MODEL_NAME_TAKEN,
+            Reason.NAME_TAKEN,
+            Reason.LEDGER_UNUSABLE,
+            Reason.CLUSTER_ERROR,
+        ),
+        "Unknown": (Reason.ROOT_KEYS_MISSING,),
+    },
+    ConditionType.PROGRESSING: {"True": (Reason.ROLLING_OUT,), "False": (Reason.ROLLED_OUT,)},
+    ConditionType.DEGRADED: {
+        "False": (Reason.HEALTHY,),
+        "True": (
+            Reason.NO_SPARE_GPU,
+            Reason.UNSCHEDULABLE,
+            Reason.POD_FAILING,
+            Reason.FEWER_THAN_ASKED,
+            Reason.MODEL_NAME_TAKEN,
+            Reason.NAME_TAKEN,
+            Reason.LEDGER_UNUSABLE,
+            Reason.ROOT_KEYS_MISSING,
+            Reason.CLUSTER_ERROR,
+        ),
+    },
+    ConditionType.GUARD_OUTDATED: {
+        "False": (Reason.GUARDS_CURRENT,),
+        "True": (Reason.NEWER_GUARD_AVAILABLE, Reason.OLD_GUARD_RUNNING),
+    },
+    # Of a Tenant, CacheScope or CacheEpoch.
+    ConditionType.ACCEPTED: {
+        "True": (Reason.ACCEPTED, Reason.SUSPENDED),
+        "False": (
+            Reason.INVALID_SPEC,
+            Reason.IDENTITY_TAKEN,
+            Reason.UNKNOWN_PROVIDER,
+            Reason.SECRET_NOT_FOUND,
+            Reason.SECRET_NOT_LABELLED,
+            Reason.REFERENCE_NOT_FOUND,
+            Reason.LEDGER_UNUSABLE,
+        ),
+    },
+    # Of a CacheEpoch.
+    ConditionType.HELD: {"False": (Reason.NOT_HELD,), "True": (Reason.SPEC_BEHIND_LEDGER, Reason.JUMP_TOO_LARGE)},
+}
+SAID: Final[frozenset[tuple[ConditionType, State, Reason]]] = frozenset(
+    (kind, state, reason) for kind, states in _BY_STATE.items() for state, reasons in states.items() for reason in reasons
+)
+"""All that the operator ever says. A verdict that is not in it is a fault of the code; the reference lists the same."""

@@ -1,11 +1,9 @@
-"""What all resources have in common, and how a file of them is read."""
+"""What all resources have in common, and how one is read."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar, Final, Literal, TypeVar
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
@@ -62,32 +60,6 @@ class Resource(Strict):
 
 
 AnyResource = TypeVar("AnyResource", bound=Resource)
-
-
-def read_documents(text: str, source: str) -> list[dict[str, Any]]:
-    """The YAML documents of a text.
-
-    Raises:
-        SpecError: It is not YAML, or a document is not a mapping.
-    """
-    try:
-        documents = [document for document in yaml.safe_load_all(text) if document is not None]
-    except yaml.YAMLError as error:
-        raise SpecError(f"{source} is not YAML ({error}); correct the file") from error
-    if not all(isinstance(document, dict) for document in documents):
-        raise SpecError(f"{source} holds something other than resources; write one mapping a document")
-    return documents
-
-
-def select(kind: type[AnyResource], documents: Iterable[dict[str, Any]], source: str) -> Iterator[AnyResource]:
-    """Parse all documents of one kind.
-
-    Raises:
-        SpecError: A document of that kind is not valid; every fault is named.
-    """
-    for document in documents:
-        if document.get("kind") == kind.KIND:
-            yield parse(kind, document, source)
 
 
 def parse(kind: type[AnyResource], document: dict[str, Any], source: str) -> AnyResource:

@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from cachescope.api.documents import Resource, Strict
+from cachescope.api.documents import OBJECT_NAME, Resource, Strict
 from cachescope.core.epochs import MAX_EPOCH
 from cachescope.core.leases import MAX_CHARACTERS
 
@@ -52,7 +52,7 @@ class FenceLeaseSpec(Strict):
     """What one process says of itself. Readers believe the statement alone; the other fields are for people."""
 
     holder: Literal["Guard", "Gateway"] = Field(description="What the process is.")
-    pod: str = Field(max_length=253, description="Name of the pod.")
+    pod: str = Field(pattern=OBJECT_NAME, min_length=1, max_length=253, description="Name of the pod.")
     pool: str = Field("", max_length=63, description="Name of the pool; empty for a gateway.")
     tick: int = Field(ge=0, le=MAX_EPOCH, description="Milliseconds since the process started.")
     lease_seconds: int = Field(ge=1, le=3600, description="Length of its right, in seconds.")

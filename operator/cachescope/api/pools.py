@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Final, Literal
 
-from pydantic import Field, JsonValue, field_validator, model_validator
+from pydantic import AfterValidator, Field, JsonValue, StringConstraints, field_validator, model_validator
 
 from cachescope.api.documents import DNS_LABEL, OBJECT_NAME, Metadata, Resource, Strict
 from cachescope.api.statuses import ServingPoolStatus
@@ -20,6 +20,29 @@ QUANTITIES: dict[str, JsonValue] = {
         "x-kubernetes-int-or-string": True,
     },
 }
+
+DEEPEST: Final = 20
+"""Levels of what is passed on to a pod as it is; a pod's own schema needs half of them, and readers may recurse into the rest."""
+
+
+def _shallow(value: Any) -> Any:  # noqa: ANN401 - any JSON
+    """Refuse what is nested too deeply. Level by level: a recursion would be what is guarded against."""
+    level = [value]
+    for _ in range(DEEPEST):
+        level = [part for item in level for part in _parts(item)]
+        if not level:
+            return value
+    raise ValueError(f"it is nested more than {DEEPEST} levels deep; a pod knows no such field")
+
+
+def _parts(value: object) -> list[object]:
+    found = list(value.values()) if isinstance(value, dict) else list(value) if isinstance(value, list | tuple) else []
+    return [item for item in found if isinstance(item, dict | list)]
+
+
+Shallow = AfterValidator(_shallow)
+Argument = Annotated[str, StringConstraints(max_length=4096)]
+Variable = Annotated[str, StringConstraints(max_length=8192)]
 
 
 class VolumeClaim(Strict):
@@ -80,10 +103,10 @@ class Engine(Strict):
         description="Version of the engine in the image. It decides whether salts are enforced; a wrong one is found by the guard.",
     )
     image: str = Field(min_length=1, max_length=512, description="The engine's own image; the guard is brought into it.")
-    args: tuple[str, ...] = Field(
+    args: tuple[Argument, ...] = Field(
         (), max_length=128, description="Further arguments. Those that open a door past the guard are refused."
     )
-    env: dict[str, str] = Field(
+    env: dict[str, Variable] = Field(
         {}, max_length=128, description="Further environment. Variables that open a door past the guard are refused."
     )
 
@@ -101,8 +124,8 @@ class PodTemplate(Strict):
     labels: dict[str, str] = Field({}, max_length=32, description="Further labels of the pods.")
     annotations: dict[str, str] = Field({}, max_length=32, description="Further annotations of the pods.")
     node_selector: dict[str, str] = Field({}, max_length=32, description="As in a pod.")
-    tolerations: tuple[dict[str, Any], ...] = Field((), max_length=32, description="As in a pod.")
-    affinity: dict[str, Any] | None = Field(None, description="As in a pod.")
+    tolerations: Annotated[tuple[dict[str, Any], ...], Shallow] = Field((), max_length=32, description="As in a pod.")
+    affinity: Annotated[dict[str, Any] | None, Shallow] = Field(None, description="As in a pod.")
     priority_class_name: str | None = Field(None, pattern=OBJECT_NAME, description="As in a pod.")
     runtime_class_name: str | None = Field(None, pattern=OBJECT_NAME, description="As in a pod.")
     image_pull_secrets: tuple[str, ...] = Field((), max_length=8, description="Names of Secrets.")
@@ -112,7 +135,10 @@ class AllowedNamespaces(Strict):
     """Namespaces whose tenants may use the pool."""
 
     source: Literal["Same", "Selector"] = Field(
-        "Same", alias="from", description="`Same`: the pool's own. `Selector`: also those whose labels match."
+        "Same",
+        alias="from",
+        description="`Same`: the pool's own. `Selector`: also those whose labels match, where the pool is in the installation's "
+        "namespace or in one of its `sharedPoolNamespaces`; elsewhere as `Same`.",
     )
     match_labels: dict[str, str] | None = Field(
         None,

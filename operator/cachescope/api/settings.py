@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import yaml
 from packaging.version import InvalidVersion, Version
-from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic import Field, StringConstraints, ValidationError, field_validator, model_validator
 
 from cachescope.api.documents import OBJECT_NAME, Strict, faults
 from cachescope.core.errors import SpecError
 
 MEBIBYTE = 1024 * 1024
+
+ClaimName = Annotated[str, StringConstraints(min_length=1, max_length=128)]
+Namespace = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", max_length=63)]
 
 
 class JwksSource(Strict):
@@ -38,7 +43,20 @@ class IdentityProvider(Strict):
     issuer: str = Field(min_length=1, description="Compared exactly with the `iss` claim.")
     algorithms: tuple[str, ...] = Field(("RS256", "ES256"), min_length=1, description="Allowed; only asymmetric ones.")
     leeway_seconds: int = Field(30, ge=0, le=300)
+    list_claims: tuple[ClaimName, ...] = Field(
+        (),
+        max_length=64,
+        description="Claims of its tokens, also `aud`, that may have several values. They tell no tenants apart. A token with "
+        "several values in another claim matches no identity that asks for that claim.",
+    )
+    namespaces: tuple[Namespace, ...] | None = Field(
+        None, description="Whose Tenants may claim its tokens; without it those of every namespace that is served."
+    )
     jwks: JwksSource
+
+    def admits(self, namespace: str) -> bool:
+        """Whether Tenants of a namespace may claim its tokens."""
+        return self.namespaces is None or namespace in self.namespaces
 
 
 class Tls(Strict):
@@ -55,6 +73,11 @@ class Settings(Strict):
     identity_providers: tuple[IdentityProvider, ...] = ()
     max_request_bytes: int = Field(16 * MEBIBYTE, ge=1024, le=256 * MEBIBYTE)
     stream_idle_seconds: int = Field(600, ge=1)
+    shared_pool_namespaces: tuple[Namespace, ...] = Field(
+        (),
+        description="Namespaces, beside the installation's own, whose pools may serve others: `from: Selector` of `allowedTenants` "
+        "counts there alone. Who may write pools there may read the prompts of everybody that the pools admit.",
+    )
     tls: Tls | None = Field(None, description="Without it the gateway speaks plain HTTP; end TLS in front of it.")
     lease_seconds: int = Field(
         60,
@@ -76,6 +99,11 @@ class Settings(Strict):
             return value if value is None else str(Version(value))
         except InvalidVersion as error:
             raise ValueError(f"{value!r} is not a version, as 0.2.0 is") from error
+
+    @property
+    def list_claims(self) -> dict[str, frozenset[str]]:
+        """The claims that may have several values, by provider."""
+        return {provider.name: frozenset(provider.list_claims) for provider in self.identity_providers}
 
     @model_validator(mode="after")
     def _unique(self) -> Settings:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, StringConstraints, field_validator
 
 from cachescope.api.documents import OBJECT_NAME, Resource, Strict
 from cachescope.api.statuses import TenantStatus
+
+MOST_OF_A_NAME = 128
+ClaimValue = Annotated[str, StringConstraints(max_length=512)]
 
 
 class ApiKeysIdentity(Strict):
@@ -24,9 +27,20 @@ class JwtClaimsIdentity(Strict):
     """Tokens of one provider that belong to this tenant."""
 
     provider: str = Field(min_length=1, max_length=63, description="Name of an identity provider of the installation.")
-    audience: str = Field(min_length=1, max_length=512, description="What `aud` must be, or contain.")
-    claims: dict[str, str] = Field({}, max_length=16, description="Claims that must be equal (or, for lists, contain the value).")
+    audience: str = Field(min_length=1, max_length=512, description="What `aud` must be.")
+    claims: dict[str, ClaimValue] = Field(
+        {},
+        max_length=16,
+        description="Claims that must be equal; those that the provider's `listClaims` names must contain the value.",
+    )
     principal_claim: str = Field("sub", min_length=1, max_length=128, description="The claim that names whom a token speaks for.")
+
+    @field_validator("claims")
+    @classmethod
+    def _short_names(cls, claims: dict[str, str]) -> dict[str, str]:
+        if any(len(name) > MOST_OF_A_NAME for name in claims):
+            raise ValueError(f"the name of a claim has at most {MOST_OF_A_NAME} characters")
+        return claims
 
 
 class Identities(Strict):

@@ -9,11 +9,11 @@ from typing import Annotated, Literal
 
 import typer
 
-from cachescope import logs
+from cachescope import __version__, logs
 from cachescope.cli import keys, output
 from cachescope.cli.doctor.command import doctor
 from cachescope.cli.status import status
-from cachescope.core.errors import CacheScopeError
+from cachescope.core.errors import CacheScopeError, SpecError
 
 app = typer.Typer(
     no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help="Prefix-cache isolation for LLM engines."
@@ -25,6 +25,12 @@ app.command("doctor")(doctor)
 ConfigFolder = Annotated[Path, typer.Option("--config", help="Folder of the mounted configuration.")]
 Socket = Annotated[str, typer.Option("--socket", help="Unix socket between Envoy and the processor.")]
 
+Scope = Annotated[Literal["Namespaced", "Cluster"], typer.Option(envvar="CACHESCOPE_SCOPE", help="Where pools and tenants are.")]
+Monitoring = Annotated[
+    str, typer.Option("--monitoring-namespace", envvar="CACHESCOPE_MONITORING_NAMESPACE", help="May scrape metrics.")
+]
+ApiPorts = Annotated[str, typer.Option("--api-server-ports", envvar="CACHESCOPE_API_SERVER_PORTS", help="Of these, with commas.")]
+
 
 @app.command()
 def operator(  # noqa: PLR0913 - one for each variable that the chart sets
@@ -32,14 +38,14 @@ def operator(  # noqa: PLR0913 - one for each variable that the chart sets
     config: ConfigFolder = Path("/etc/cachescope"),
     port: Annotated[int, typer.Option(help="Health and metrics.")] = 9090,
     namespace: Annotated[str, typer.Option(envvar="CACHESCOPE_NAMESPACE", help="Its own.")] = "",
-    scope: Annotated[
-        Literal["Namespaced", "Cluster"], typer.Option(envvar="CACHESCOPE_SCOPE", help="Where pools and tenants are.")
-    ] = "Namespaced",
+    scope: Scope = "Namespaced",
     guard_image: Annotated[str, typer.Option(envvar="CACHESCOPE_GUARD_IMAGE", help="Brings the guard into engine pods.")] = "",
-    monitoring: Annotated[
-        str, typer.Option("--monitoring-namespace", envvar="CACHESCOPE_MONITORING_NAMESPACE", help="May scrape metrics.")
-    ] = "monitoring",
+    guard_version: Annotated[
+        str, typer.Option(envvar="CACHESCOPE_GUARD_VERSION", help="CacheScope's in that image.")
+    ] = __version__,
+    monitoring: Monitoring = "monitoring",
     api_servers: Annotated[str, typer.Option(envvar="CACHESCOPE_API_SERVERS", help="CIDRs, with commas.")] = "",
+    api_ports: ApiPorts = "443,6443",
     user: Annotated[int | None, typer.Option("--engine-user", envvar="CACHESCOPE_ENGINE_USER", help="UID of engine pods.")] = None,
     identity: Annotated[str, typer.Option(envvar="CACHESCOPE_POD_NAME", help="Name of this process in the Lease.")] = "",
 ) -> None:
@@ -54,12 +60,24 @@ def operator(  # noqa: PLR0913 - one for each variable that the chart sets
         scope=scope,
         settings=config / "config" / "settings.yaml",
         monitoring_namespace=monitoring,
-        api_servers=tuple(part.strip() for part in api_servers.split(",") if part.strip()),
+        api_servers=_parts(api_servers),
+        api_server_ports=tuple(map(_port, _parts(api_ports))),
         port=port,
         identity=identity,
+        guard_version=guard_version,
         run_as_user=user,
     )
     run(options)
+
+
+def _parts(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal():
+        raise SpecError(f"{text!r} is no port; write numbers with commas between them, such as 443,6443")
+    return int(text)
 
 
 @app.command()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated
+from datetime import UTC, datetime
+from typing import Annotated, Protocol
 
 import typer
 
@@ -11,8 +12,18 @@ from cachescope.api.documents import API_VERSION
 from cachescope.api.pools import ServingPool
 from cachescope.cli import output
 from cachescope.cli.contexts import current_namespace, need_cluster
+from cachescope.cli.doctor.findings import Document, Documents, Unseen
+from cachescope.cli.operator_lease import LEASE_NAME, LEASES, warning
 from cachescope.cli.pools import COLUMNS, PoolRow, cells, pool_row
 from cachescope.core.errors import SpecError
+
+
+class Api(Protocol):
+    """What is needed of `kube.rest.Rest`."""
+
+    async def get(self, path: str, **query: str) -> Document:
+        """Read an object or a list."""
+
 
 Namespace = Annotated[str | None, typer.Option("--namespace", "-n", help="Namespace; by default that of the current context.")]
 
@@ -28,7 +39,9 @@ def status(
     if form not in ("table", "json") or (pool and everywhere):
         raise SpecError("use --output table or json, and name a pool in one namespace only")
     need_cluster()
-    rows = asyncio.run(_rows(pool, None if everywhere else namespace or current_namespace()))
+    rows, fault = asyncio.run(_look(pool, None if everywhere else namespace or current_namespace()))
+    if fault:
+        output.aside(f"Warning: {fault}")
     if form == "json":
         output.document([row.model_dump(mode="json", by_alias=True) for row in rows])
     elif pool:
@@ -37,13 +50,41 @@ def status(
         output.table(("NAMESPACE", *COLUMNS), [[row.namespace, *cells(row)] for row in rows])
 
 
-async def _rows(pool: str | None, namespace: str | None) -> list[PoolRow]:
+async def _look(pool: str | None, namespace: str | None) -> tuple[list[PoolRow], str]:
+    """The pools, and why what they say may be old; empty when it is not."""
     from cachescope.kube.rest import Rest, collection  # noqa: PLC0415 - its libraries take long to load
 
     path = collection(API_VERSION, ServingPool.PLURAL, namespace)
     async with Rest() as rest:
         found = [await rest.get(f"{path}/{pool}")] if pool else (await rest.get(path))["items"]
-    return [pool_row(document) for document in found]
+        leases = await operator_leases(rest, namespace)
+    fault = f"whether an operator works could not be seen ({leases.reason})" if isinstance(leases, Unseen) else ""
+    return [pool_row(document) for document in found], fault or warning(_seen(leases), namespace, datetime.now(UTC))
+
+
+async def operator_leases(api: Api, namespace: str | None) -> Documents:
+    """Leases of operators: of all namespaces where that may be read, since one may serve them all, else of this one."""
+    from cachescope.kube.rest import ApiError, NotFoundError, collection  # noqa: PLC0415 - its libraries take long to load
+
+    try:
+        everywhere: list[Document] = (await api.get(collection(*LEASES, None), fieldSelector=f"metadata.name={LEASE_NAME}"))[
+            "items"
+        ]
+    except ApiError as error:
+        if namespace is None:
+            return Unseen(str(error))
+    else:
+        return everywhere
+    try:
+        return [await api.get(f"{collection(*LEASES, namespace)}/{LEASE_NAME}")]
+    except NotFoundError:
+        return Unseen(f"no Lease {LEASE_NAME} in {namespace}, and those of other namespaces may not be read")
+    except ApiError as error:
+        return Unseen(str(error))
+
+
+def _seen(leases: Documents) -> list[Document]:
+    return [] if isinstance(leases, Unseen) else leases
 
 
 def _in_full(row: PoolRow) -> None:

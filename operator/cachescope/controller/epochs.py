@@ -1,7 +1,8 @@
 """The ledger of a pool in the API: decided by the pure rules, written by compare-and-swap before anybody uses it.
 
 In a steady state the copy in memory is enough to see that nothing is to be done. A change is decided anew on a quorum read, and
-that is what is written; when somebody was faster it is read and decided again.
+that is what is written; when somebody was faster it is read and decided again. Events are posted after a write alone, so that
+none is posted twice; what stands, and why, is in the conditions.
 """
 
 from __future__ import annotations
@@ -10,12 +11,14 @@ import logging
 import secrets
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from cachescope.api.conditions import ConditionType, Reason
 from cachescope.api.documents import API_VERSION, parse
 from cachescope.api.epochs import CacheEpoch
 from cachescope.api.ledgers import EpochLedger
+from cachescope.controller.ledger_news import Change, announce, incident_text
 from cachescope.controller.store import Store
 from cachescope.controller.verdicts import Verdict, report
 from cachescope.core.epochs import EpochRollback
@@ -24,7 +27,6 @@ from cachescope.core.labels import MANAGED_BY_LABEL, PART_OF_LABEL
 from cachescope.core.ledger_rules import (
     Decision,
     Declaration,
-    Hold,
     Ledger,
     compacted,
     decide,
@@ -88,38 +90,47 @@ class Ledgers:
                 return self._remember(namespace, name, decision)
         for _ in range(ATTEMPTS):
             try:
-                decision = await self._write((namespace, name), target, declarations, generation=generation)
+                change = await self._write((namespace, name), target, declarations, generation=generation)
             except ConflictError:
                 continue
-            return self._remember(namespace, name, decision)
+            decision = self._remember(namespace, name, change.decision)
+            epochs = (self._store.get("CacheEpoch", namespace, item.name) for item in declarations)
+            await announce(self._rest, pool, [item for item in epochs if item], change)
+            return decision
         raise ClusterError(f"the ledger {namespace}/{name} is written by somebody else all the time; find out by whom")
 
     async def _write(
         self, key: tuple[str, str], target: TargetName, declarations: Sequence[Declaration], *, generation: int
-    ) -> Decision:
+    ) -> Change:
         known, live = self._known.get(key), await read_ledger(self._rest, *key)
         number = max(generation + 1, int(self._now()))
         if live is None:
-            start = next_lineage(known, new_lineage_id(), generation=number) if known else first_ledger(new_lineage_id(), number)
-            decision = decide(start, target, declarations)
-            # A ledger begins with sequence 1, whatever is in it.
-            first = Ledger(
-                type(start.head)(start.head.lineage, 1, decision.ledger.head.floors, start.head.generation),
-                decision.ledger.incidents,
-            )
-            await create_ledger(self._rest, ledger_object(*key, first))
-            log.info("ledger created", extra={"namespace": key[0], "pool": key[1], "generation": first.head.generation})
-            return Decision(first, decision.epoch, decision.held)
+            return await self._create(key, target, declarations, number=number, seen=bool(known or generation))
         found = parse_ledger(live["spec"])
-        start = compacted(found, target, declarations, lineage=new_lineage_id())
+        start, fault = compacted(found, target, declarations, lineage=new_lineage_id()), ""
+        if start is not found:
+            fault = "the ledger was full of incidents and floors that nobody declares any more"
         if known and fell_behind(known, found):
             log.warning("ledger fell behind", extra={"namespace": key[0], "pool": key[1], "sequence": found.head.sequence})
             start = next_lineage(merged(known, found), new_lineage_id(), generation=number)
+            fault = "somebody put an older ledger back"
         decision = decide(start, target, declarations)
         if decision.ledger != found:
             await replace_ledger(self._rest, {**live, "spec": write_ledger(decision.ledger)})
             log.info("ledger advanced", extra={"namespace": key[0], "pool": key[1], "epoch": decision.epoch})
-        return decision
+        return Change(start, decision, target, fault)
+
+    async def _create(
+        self, key: tuple[str, str], target: TargetName, declarations: Sequence[Declaration], *, number: int, seen: bool
+    ) -> Change:
+        known = self._known.get(key)
+        start = next_lineage(known, new_lineage_id(), generation=number) if known else first_ledger(new_lineage_id(), number)
+        decision = decide(start, target, declarations)
+        # A ledger begins with sequence 1, whatever is in it.
+        first = replace(decision.ledger, head=replace(decision.ledger.head, sequence=1))
+        await create_ledger(self._rest, ledger_object(*key, first))
+        log.info("ledger created", extra={"namespace": key[0], "pool": key[1], "generation": first.head.generation})
+        return Change(start, replace(decision, ledger=first), target, "somebody deleted the ledger" if seen else "")
 
     def _remember(self, namespace: str, name: str, decision: Decision) -> Decision:
         self._known[namespace, name] = decision.ledger
@@ -175,17 +186,20 @@ async def report_epochs(rest: Rest, documents: Iterable[Document], decision: Dec
     for document in documents:
         name = document["metadata"]["name"]
         fields = {"epoch": decision.epoch if decision else None}
-        verdicts = _verdicts(decision, faults.get(name, ""), decision.held.get(name) if decision else None)
+        verdicts = _verdicts(document, decision, faults.get(name, ""))
         await report(rest, document, fields, verdicts)
 
 
-def _verdicts(decision: Decision | None, fault: str, hold: Hold | None) -> list[Verdict]:
+def _verdicts(document: Document, decision: Decision | None, fault: str) -> list[Verdict]:
     if fault:
         return [Verdict(ConditionType.ACCEPTED, "False", Reason.INVALID_SPEC, fault)]
     if decision is None:
         message = "there is no such ServingPool in this namespace; create it, or correct spec.target.name"
         return [Verdict(ConditionType.ACCEPTED, "False", Reason.REFERENCE_NOT_FOUND, message)]
-    accepted = Verdict(ConditionType.ACCEPTED, "True", Reason.ACCEPTED)
+    name = document["metadata"]["name"]
+    given = decision.given.get(name)
+    told = "" if given is None else incident_text(document, given)
+    accepted, hold = Verdict(ConditionType.ACCEPTED, "True", Reason.ACCEPTED, told), decision.held.get(name)
     if hold is None:
         return [accepted, Verdict(ConditionType.HELD, "False", Reason.NOT_HELD)]
     reason = Reason.SPEC_BEHIND_LEDGER if isinstance(hold, EpochRollback) else Reason.JUMP_TOO_LARGE

@@ -4,6 +4,7 @@ Rules:
 
 - a lease is live while it moved (another version of the object) within its length and a margin, on this process's clock; no time
   that another machine wrote is ever compared;
+- one that was there when this process began says nothing before it moves: whoever wrote it may be long dead;
 - what a lease says counts only as far as its statement verifies, under the keys of its pool or of the gateways;
 - a tick alone is no news: who asks is told when something changed that he could see.
 """
@@ -13,6 +14,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from enum import Enum
 from typing import Any
 
 from cachescope.controller.root_keys import RootKeys
@@ -28,6 +30,15 @@ MARGIN_SECONDS = 5.0
 MAX_LEASE_SECONDS = 3600
 
 
+class Life(Enum):
+    """What is known of the process behind a lease."""
+
+    LIVE = "Live"
+    UNSEEN = "Unseen"
+    """The lease was there when this process began, and has not moved since."""
+    LAPSED = "Lapsed"
+
+
 @dataclass(frozen=True)
 class Process:
     """One lease.
@@ -39,7 +50,7 @@ class Process:
         seconds: Its length.
         moved_at: When it last moved, on this process's clock.
         statement: What it says, verified, or `None`.
-        live: Whether it moved recently enough, when that was last judged.
+        life: Whether it moved recently enough, when that was last judged.
     """
 
     uid: str
@@ -48,7 +59,7 @@ class Process:
     seconds: float
     moved_at: float
     statement: LeaseStatement | None
-    live: bool = True
+    life: Life = Life.LIVE
 
     def lapsed(self, now: float) -> bool:
         """Whether it did not move for longer than its length."""
@@ -75,6 +86,8 @@ class LeaseBook:
         self._clock = clock
         self._news = news
         self._processes: dict[Key, Process] = {}
+        self._gateways: dict[Key, Process] = {}
+        self._loaded = False
 
     def hear(self, key: Key, old: Document | None, new: Document | None) -> None:
         """Take a change of the store over; leases alone matter."""
@@ -83,27 +96,25 @@ class LeaseBook:
         before = self._processes.get(key)
         same = old is not None and new is not None and old["metadata"]["uid"] == new["metadata"]["uid"]
         if new is None:
-            self._processes.pop(key, None)
+            self._put(key, None)
         else:
-            self._processes[key] = self._read(key, new, complain=not same or before is None or before.statement is not None)
-        self._tell(before, self._processes.get(key))
+            found = self._read(key, new, complain=not same or before is None or before.statement is not None)
+            self._put(key, found if self._loaded or old is not None else replace(found, life=Life.UNSEEN))
 
     def judge(self) -> None:
-        """Look which leases lapsed since, and tell."""
+        """Look which leases lapsed since, and tell. It is done from time to time once everything that there was is loaded."""
+        self._loaded = True
         now = self._clock()
         for key, process in list(self._processes.items()):
-            if process.live and process.lapsed(now):
-                self._processes[key] = replace(process, live=False)
-                self._tell(process, self._processes[key])
+            if process.life is not Life.LAPSED and process.lapsed(now):
+                self._put(key, replace(process, life=Life.LAPSED))
 
     def verify_again(self) -> None:
         """Judge every statement by the keys that are in force now."""
         for key, process in list(self._processes.items()):
             document = self._store.get(*key)
             if document is not None:
-                statement = self._statement(key, document, complain=False)
-                self._processes[key] = replace(process, statement=statement)
-                self._tell(process, self._processes[key])
+                self._put(key, replace(process, statement=self._statement(key, document, complain=False)))
 
     def guards(self, pool_uid: str) -> list[Process]:
         """Guards of a pool, verified, one a pod: that of the latest lease."""
@@ -114,10 +125,9 @@ class LeaseBook:
                 latest[statement.pod_uid] = process
         return sorted(latest.values(), key=lambda item: item.pod)
 
-    def routable(self, pool_uid: str) -> frozenset[str]:
-        """UIDs of the pods that some live gateway routes a pool's requests to."""
-        gateways = (item.statement for item in self._processes.values() if item.live and item.statement)
-        return frozenset(uid for item in gateways if item.holder == GATEWAY for uid in item.routable.get(pool_uid, ()))
+    def gateways(self) -> list[Process]:
+        """Gateways, verified, those that lapsed left out."""
+        return [item for item in self._gateways.values() if item.life is not Life.LAPSED]
 
     def generation(self, pool_uid: str) -> int:
         """The greatest number of a lineage that any process says it applied for a pool; 0 for none."""
@@ -152,14 +162,26 @@ class LeaseBook:
             if complain:
                 log.warning("lease not believed", extra={"namespace": key.namespace, "lease": key.name, "fault": str(error)})
             return None
-        guards_this = pool is not None and statement.pool_uid == pool["metadata"]["uid"]
-        return statement if statement.holder == GATEWAY or guards_this else None
+        # The key that signed it says who may speak: with a pool's own key nobody speaks as a gateway, or of another pool.
+        speaker = (GATEWAY, "") if spec.get("holder") == GATEWAY else (GUARD, pool["metadata"]["uid"] if pool else None)
+        return statement if (statement.holder, statement.pool_uid) == speaker else None
 
-    def _tell(self, before: Process | None, after: Process | None) -> None:
+    def _put(self, key: Key, after: Process | None) -> None:
+        before, lives = self._processes.pop(key, None), self._lives()
+        self._gateways.pop(key, None)
+        if after is not None:
+            self._processes[key] = after
+            if after.statement is not None and after.statement.holder == GATEWAY:
+                self._gateways[key] = after
         old, new = _visible(before), _visible(after)
         changed = {uid for uid in old.keys() | new.keys() if old.get(uid) != new.get(uid)}
+        if self._lives() != lives:  # the first gateway, or the last one: every pool says so
+            changed |= {item["metadata"]["uid"] for item in self._store.all("ServingPool")}
         if changed:
             self._news(changed)
+
+    def _lives(self) -> set[Life]:
+        return {item.life for item in self.gateways()}
 
 
 def _visible(process: Process | None) -> dict[str, tuple[Any, ...]]:
@@ -168,6 +190,6 @@ def _visible(process: Process | None) -> dict[str, tuple[Any, ...]]:
         return {}
     statement = process.statement
     if statement.holder == GATEWAY:
-        return {uid: (process.uid, process.live, frozenset(pods)) for uid, pods in statement.routable.items()}
+        return {uid: (process.uid, process.life, frozenset(pods)) for uid, pods in statement.routable.items()}
     seen = statement.heads.get(statement.pool_uid)
-    return {statement.pool_uid: (process.uid, process.live, statement.version, seen, statement.engine)}
+    return {statement.pool_uid: (process.uid, process.life, statement.version, seen, statement.engine)}

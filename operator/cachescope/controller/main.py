@@ -7,11 +7,11 @@ import logging
 import os
 import signal
 from collections.abc import Coroutine
-from pathlib import Path
 from typing import Any, Final
 
 from cachescope.controller.health import Health, serve_health
 from cachescope.controller.metrics import Metrics
+from cachescope.controller.mounted_settings import MountedSettings
 from cachescope.controller.options import LEASE_NAME, Options
 from cachescope.controller.process import Process
 from cachescope.core.errors import ClusterError
@@ -22,7 +22,6 @@ __all__ = ["Options", "operate", "run"]
 
 log = logging.getLogger(__name__)
 
-SETTINGS_SECONDS: Final = 10.0
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -31,35 +30,37 @@ def run(options: Options) -> None:
 
     Raises:
         ClusterError: The Lease was lost, or a part ended; the process has to be started anew.
-        SpecError: The settings are not valid.
+        SpecError: The settings are not valid, and were not before either.
     """
     asyncio.run(operate(options))
 
 
 async def operate(options: Options) -> None:
     """As `run`, in a running event loop."""
-    options.read_settings()  # a fault in them is said before anything begins
+    settings = MountedSettings(options.read_settings)  # a fault in them is said before anything begins
     stop = asyncio.Event()
     _take_signals(stop)
-    health, metrics = Health(), Metrics()
+    health, metrics = Health(settings_fault=lambda: settings.fault), Metrics(settings_fault=lambda: settings.fault)
     runner = await serve_health(health, metrics.registry, options.port)
     try:
         async with Rest() as rest:
             election = Election(rest, options.namespace, LEASE_NAME, options.identity or os.environ.get("HOSTNAME", "operator"))
             health.role = "Standby"
             if await _came_first(election.won(), stop):
-                await _lead(election, Process(options, health, metrics, watching=lambda: _take_signals(stop)), options, stop)
+                settings.look()  # they may have changed while another one led
+                process = Process(options, settings.good, health, metrics, watching=lambda: _take_signals(stop))
+                await _lead(election, process, settings, stop)
             await election.release()
     finally:
         await runner.cleanup()
 
 
-async def _lead(election: Election, process: Process, options: Options, stop: asyncio.Event) -> None:
+async def _lead(election: Election, process: Process, settings: MountedSettings, stop: asyncio.Event) -> None:
     """Work until the Lease is lost, a part ends, the settings change, or the process is told to stop."""
     held, work, *others = tasks = [
         asyncio.create_task(election.held(), name="lease"),
         asyncio.create_task(process.run(), name="work"),
-        asyncio.create_task(_settings_change(options.settings), name="settings"),
+        asyncio.create_task(settings.changed(), name="settings"),
         asyncio.create_task(stop.wait(), name="stop"),
     ]
     done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -82,21 +83,6 @@ async def _came_first(waited: Coroutine[Any, Any, None], stop: asyncio.Event) ->
         task.cancel()
     await asyncio.gather(wanted, stopped, return_exceptions=True)
     return wanted in done
-
-
-async def _settings_change(path: Path | None) -> None:
-    """Return once the mounted settings are others: what pools are built with is fixed within a process."""
-    before = _content(path)
-    while _content(path) == before:  # noqa: ASYNC110 - a mounted file has no event to wait for
-        await asyncio.sleep(SETTINGS_SECONDS)
-    log.info("settings changed; the process is started anew")
-
-
-def _content(path: Path | None) -> bytes | None:
-    try:
-        return path.read_bytes() if path else None
-    except OSError:
-        return None
 
 
 def _take_signals(stop: asyncio.Event) -> None:

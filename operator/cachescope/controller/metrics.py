@@ -9,9 +9,13 @@ from prometheus_client.core import GaugeMetricFamily
 
 
 class Metrics:
-    """What Prometheus sees."""
+    """What Prometheus sees.
 
-    def __init__(self) -> None:
+    Args:
+        settings_fault: What is wrong with the mounted settings; empty when nothing is.
+    """
+
+    def __init__(self, settings_fault: Callable[[], str] = str) -> None:
         self.registry = CollectorRegistry()
         self._reconciles = Counter(
             "cachescope_operator_reconciles", "Passes by kind and result.", ["kind", "result"], registry=self.registry
@@ -21,6 +25,12 @@ class Metrics:
         )
         self._leading = Gauge("cachescope_operator_leading", "1 while this process leads.", registry=self.registry)
         self._queue = Gauge("cachescope_operator_queue_depth", "Keys that are due.", registry=self.registry)
+        valid = Gauge(
+            "cachescope_operator_settings_valid",
+            "0 while the mounted settings have a fault and the last good ones are in force.",
+            registry=self.registry,
+        )
+        valid.set_function(lambda: float(not settings_fault()))
         self._ages: Callable[[], Mapping[str, float]] = dict
         self.registry.register(self)
 

@@ -5,13 +5,17 @@ from __future__ import annotations
 import ipaddress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
+
+from packaging.version import InvalidVersion, Version
 
 from cachescope import __version__
 from cachescope.api.settings import Settings, read_settings
 from cachescope.core.errors import SpecError
+from cachescope.manifests.platform import API_SERVER_PORTS
 
-LEASE_NAME = "cachescope-operator"
+LEASE_NAME: Final = "cachescope-operator"
+"""Of the Lease that the working operator holds, in the namespace of the installation."""
 
 
 @dataclass(frozen=True)
@@ -25,9 +29,10 @@ class Options:
         settings: Mounted file with the installation's settings; those of an empty file when it is `None`.
         monitoring_namespace: Namespace that may read engine metrics; empty for none.
         api_servers: Addresses (CIDR) of API servers that guards may reach; empty: any.
+        api_server_ports: Ports of them; those of the Service and of the servers behind it.
         port: Of health and metrics.
         identity: Name of the process in the Lease; its pod's name.
-        guard_version: Version in the guard's image.
+        guard_version: CacheScope's version in the guard's image; the operator's own, where the images are of one release.
         run_as_user: UID of engine pods; `None` leaves it to their images or to the cluster.
     """
 
@@ -37,6 +42,7 @@ class Options:
     settings: Path | None = None
     monitoring_namespace: str = ""
     api_servers: tuple[str, ...] = ()
+    api_server_ports: tuple[int, ...] = API_SERVER_PORTS
     port: int = 9090
     identity: str = ""
     guard_version: str = __version__
@@ -51,6 +57,12 @@ class Options:
                 ipaddress.ip_network(network)
             except ValueError as error:
                 raise SpecError(f"{network!r} is no network; write the API servers as CIDR, such as 10.0.0.1/32") from error
+        if not self.api_server_ports or not all(1 <= port <= 65535 for port in self.api_server_ports):
+            raise SpecError(f"{self.api_server_ports} are no ports; name at least one from 1 to 65535, such as 6443")
+        try:
+            Version(self.guard_version)
+        except InvalidVersion as error:
+            raise SpecError(f"{self.guard_version!r} is no version, as 0.2.0 is; correct that of the guard's image") from error
 
     @property
     def watched_namespace(self) -> str | None:
@@ -67,5 +79,5 @@ class Options:
             return Settings()
         try:
             return read_settings(self.settings.read_text(), self.settings.name)
-        except OSError as error:
-            raise SpecError(f"the settings {self.settings} cannot be read ({error.strerror}); mount them") from error
+        except (OSError, UnicodeDecodeError) as error:
+            raise SpecError(f"the settings {self.settings} cannot be read ({type(error).__name__}); mount them") from error

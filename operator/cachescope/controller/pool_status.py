@@ -1,120 +1,66 @@
-"""The status of a pool, made from what was observed: values in, values out.
-
-A pool is `Ready` only when a live gateway says that it routes to one of its pods: whatever else looks well is no proof.
-"""
+"""The status of a pool, made from what was observed: values in, values out. Whether it is `Ready` is in `readiness`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
-
-from packaging.version import InvalidVersion, Version
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
 
 from cachescope.api.conditions import ConditionType, Reason
 from cachescope.api.pools import ServingPool
 from cachescope.api.statuses import EngineStatus, GuardStatus, RouteStatus, ServingPoolStatus
 from cachescope.controller import pod_faults
 from cachescope.controller.lease_book import Process
+from cachescope.controller.observed_pools import Observed, older
+from cachescope.controller.readiness import name_taken, readiness
 from cachescope.controller.verdicts import Verdict
-from cachescope.engines.routes import Capability
+from cachescope.core.labels import POOL_LABEL
 from cachescope.engines.vllm import ROUTES, capability
-from cachescope.kube.rest import Document
 from cachescope.manifests.children import engine_selector
-from cachescope.manifests.revisions import Revision
 
-
-@dataclass(frozen=True)
-class Observed:
-    """What is known of a pool.
-
-    Attributes:
-        pool: The pool.
-        deployment: Its Deployment.
-        pods: Its engine pods.
-        guards: Its guards, one a pod.
-        routed: UIDs of the pods that a live gateway routes to.
-        epoch: The epoch that stands.
-        revision: The pod template in use.
-        guard_version: The installation's guard.
-        elder: Another pool of the namespace that serves the model's name first.
-        fault: What the cluster refused, or could not do.
-    """
-
-    pool: ServingPool
-    deployment: Document | None = None
-    pods: Sequence[Document] = ()
-    guards: Sequence[Process] = ()
-    routed: frozenset[str] = frozenset()
-    epoch: int | None = None
-    revision: Revision | None = None
-    guard_version: str = ""
-    elder: str = ""
-    fault: str = ""
-    _ready: list[str] = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        """Find the ready pods once."""
-        object.__setattr__(self, "_ready", [pod["metadata"]["uid"] for pod in self.pods if pod_faults.ready(pod)])
-
-    @property
-    def ready(self) -> int:
-        """Number of ready pods."""
-        return len(self._ready)
-
-    @property
-    def routable(self) -> int:
-        """Number of ready pods that a gateway routes to."""
-        return len(self.routed.intersection(self._ready))
-
-    def count(self, name: str) -> int:
-        """A number of the Deployment's status."""
-        return int(((self.deployment or {}).get("status") or {}).get(name) or 0)
-
-    @property
-    def asked(self) -> int:
-        """Pods that are asked for."""
-        found = ((self.deployment or {}).get("spec") or {}).get("replicas")
-        return self.pool.spec.replicas if found is None else int(found)
+_OF_SPEC: Final = ("mode", "modeReason", "routes")
+_OF_LEASES: Final = ("routable", "guards", "engines")
 
 
 def pool_status(seen: Observed) -> dict[str, Any]:
     """The status without its conditions."""
-    mode, why = _mode(seen.pool)
-    pods = {pod["metadata"]["uid"] for pod in seen.pods}
-    guards = [guard for guard in seen.guards if guard.statement and guard.statement.pod_uid in pods]
     status = ServingPoolStatus(
         observed_generation=seen.pool.metadata.generation,
-        mode=mode,
-        mode_reason=why,
-        epoch=seen.epoch,
+        mode="Shared",
+        mode_reason=_mode_reason(seen.pool),
+        epoch=seen.before.get("epoch") if seen.epoch is None else seen.epoch,
         replicas=seen.count("replicas"),
         ready_replicas=seen.count("readyReplicas"),
         routable=seen.routable,
         selector=",".join(f"{name}={value}" for name, value in sorted(engine_selector(seen.pool).items())),
         routes=_routes(seen.pool),
-        engines=_engines(guards),
-        guards=tuple(_guard(guard) for guard in guards),
+        engines=_engines(seen.live_guards),
+        guards=tuple(_guard(guard, live=seen.lives(guard)) for guard in seen.guards),
     )
-    return status.model_dump(mode="json", by_alias=True, exclude={"conditions"}, exclude_none=True)
+    made = status.model_dump(mode="json", by_alias=True, exclude={"conditions"}, exclude_none=True)
+    return {**{name: value for name, value in made.items() if name not in _kept(seen)}, **_before(seen)}
 
 
 def pool_conditions(seen: Observed) -> list[Verdict]:
-    """What holds of a pool."""
-    return [_ready(seen), _progressing(seen), _degraded(seen), _guard_outdated(seen)]
+    """What holds of a pool; of one that never had pods, because its spec cannot be obeyed, that alone."""
+    ready = readiness(seen)
+    if seen.invalid and seen.revision is None and seen.fault is None:
+        return [ready]
+    return [ready, _progressing(seen), _degraded(seen), *_guard_outdated(seen)]
 
 
-def invalid(fault: str) -> list[Verdict]:
-    """What holds of a pool whose spec cannot be obeyed; its children stay as they were."""
-    return [Verdict(ConditionType.READY, "False", Reason.INVALID_SPEC, fault)]
+def _kept(seen: Observed) -> tuple[str, ...]:
+    """Fields that say what they said before: they would speak of a spec that is not obeyed, or of leases that nobody can verify."""
+    unverified = seen.fault is not None and seen.fault.reason is Reason.ROOT_KEYS_MISSING
+    return (*(_OF_SPEC if seen.invalid else ()), *(_OF_LEASES if unverified else ()))
 
 
-def _mode(pool: ServingPool) -> tuple[Any, str]:
-    found = capability(pool.spec.engine.version)
-    engine = f"{pool.spec.engine.type} {pool.spec.engine.version}"
-    if found is Capability.ENFORCED:
-        return "Shared", f"{engine} enforces the salt of every request on all routes that are served"
-    return "", f"what {engine} does with salts is {found.value}, so no request is routed; use a version that enforces them"
+def _before(seen: Observed) -> Mapping[str, Any]:
+    return {name: seen.before[name] for name in _kept(seen) if name in seen.before}
+
+
+def _mode_reason(pool: ServingPool) -> str:
+    # A version that does not is refused with the spec.
+    return f"{pool.spec.engine.type} {pool.spec.engine.version} enforces the salt of every request on all routes that are served"
 
 
 def _routes(pool: ServingPool) -> tuple[RouteStatus, ...]:
@@ -123,35 +69,17 @@ def _routes(pool: ServingPool) -> tuple[RouteStatus, ...]:
 
 
 def _engines(guards: Sequence[Process]) -> tuple[EngineStatus, ...]:
-    found = {guard.statement.engine for guard in guards if guard.live and guard.statement and guard.statement.engine}
+    found = {guard.statement.engine for guard in guards if guard.statement and guard.statement.engine}
     digests = sorted((item.model, item.tokenizer, item.runtime) for item in found)
     return tuple(EngineStatus(model=model, tokenizer=tokenizer, runtime=runtime) for model, tokenizer, runtime in digests)
 
 
-def _guard(guard: Process) -> GuardStatus:
+def _guard(guard: Process, *, live: bool) -> GuardStatus:
     statement = guard.statement
     if statement is None:
         raise RuntimeError("a guard without a statement is none; filter them first")
     seen = statement.heads.get(statement.pool_uid)
-    return GuardStatus(pod=guard.pod, version=statement.version, sequence=seen.sequence if seen else 0, live=guard.live)
-
-
-def _ready(seen: Observed) -> Verdict:
-    asked = seen.asked
-    if seen.routable:
-        return Verdict(ConditionType.READY, "True", Reason.ROUTABLE, f"{seen.routable} of {asked} engine pods are routed to")
-    if asked == 0:
-        return _not_ready(Reason.SCALED_TO_ZERO, "no engine pods are asked for; raise spec.replicas to serve")
-    if not seen.ready:
-        return _not_ready(Reason.NO_READY_POD, f"none of {asked} engine pods is ready; see Degraded and the pods")
-    return _not_ready(
-        Reason.GUARD_NOT_PROVEN,
-        f"{seen.ready} engine pods are ready and no live gateway routes to one; see whether gateways run, and their logs",
-    )
-
-
-def _not_ready(reason: Reason, message: str) -> Verdict:
-    return Verdict(ConditionType.READY, "False", reason, message)
+    return GuardStatus(pod=guard.pod, version=statement.version, sequence=seen.sequence if seen else 0, live=live)
 
 
 def _progressing(seen: Observed) -> Verdict:
@@ -173,74 +101,69 @@ def _rolled_out(seen: Observed) -> bool:
 
 
 def _degraded(seen: Observed) -> Verdict:
-    for reason, message in (
-        (Reason.CLUSTER_ERROR, seen.fault),
-        (Reason.POD_FAILING, pod_faults.failing(seen.pods) or pod_faults.not_created(seen.deployment)),
-        _unplaced(seen),
-        (Reason.FEWER_THAN_ASKED, _fewer(seen)),
-        (Reason.MODEL_NAME_TAKEN, seen.elder and _taken(seen)),
-    ):
+    for reason, message in _faults(seen):
         if message:
             return Verdict(ConditionType.DEGRADED, "True", reason, message)
     return Verdict(ConditionType.DEGRADED, "False", Reason.HEALTHY, "")
 
 
+def _faults(seen: Observed) -> Iterator[tuple[Reason, str]]:
+    if seen.fault:
+        yield seen.fault.reason, seen.fault.message
+    yield Reason.POD_FAILING, pod_faults.failing(seen.pods) or _not_created(seen)
+    yield _unplaced(seen)
+    yield Reason.FEWER_THAN_ASKED, _fewer(seen)
+    yield Reason.MODEL_NAME_TAKEN, name_taken(seen)
+
+
+def _not_created(seen: Observed) -> str:
+    said = pod_faults.not_created(seen.deployment)
+    return f"{said}; see `kubectl describe replicasets {_selected(seen)}`" if said else ""
+
+
 def _unplaced(seen: Observed) -> tuple[Reason, str]:
-    said = pod_faults.unschedulable(seen.pods)
+    pod, said = pod_faults.unschedulable(seen.pods)
     gpus = seen.pool.spec.gpus
     spare = seen.pool.spec.rollout.strategy == "SpareFirst" and seen.count("replicas") > seen.asked
     if gpus and spare and f"Insufficient {gpus.resource_name}" in said:
         return Reason.NO_SPARE_GPU, (
-            f"the rollout needs {gpus.count} free {gpus.resource_name} for a new pod before an old one goes, and no node has them; "
-            "set spec.rollout.strategy to InPlace, or add a node"
+            f"the rollout needs {gpus.count} free {gpus.resource_name} for the new pod {pod} before an old one goes, and no node "
+            "has them; set spec.rollout.strategy to InPlace, or add a node"
         )
-    return Reason.UNSCHEDULABLE, f"no node takes an engine pod ({said}); add nodes, or ask for less" if said else ""
+    message = f"no node takes the engine pod {pod} ({said}); add nodes, or ask for less in spec.resources, gpus or podTemplate"
+    return Reason.UNSCHEDULABLE, message if pod else ""
 
 
 def _fewer(seen: Observed) -> str:
     conditions = ((seen.deployment or {}).get("status") or {}).get("conditions") or ()
     late = any(item.get("type") == "Progressing" and item.get("reason") == "ProgressDeadlineExceeded" for item in conditions)
-    return f"{seen.ready} of {seen.asked} engine pods became ready in time; look at their logs" if late else ""
+    look = f"see `kubectl describe pods {_selected(seen)}` and `kubectl logs {_selected(seen)} -c engine --previous`"
+    return f"{seen.ready} of {seen.asked} engine pods became ready in time; {look}" if late else ""
 
 
-def _taken(seen: Observed) -> str:
-    return (
-        f"the model name {seen.pool.spec.model.name!r} is served by the older pool {seen.elder!r} of this namespace, "
-        "which gets the requests; rename the model, or delete one of the pools"
-    )
+def _selected(seen: Observed) -> str:
+    return f"-n {seen.pool.namespace} -l {POOL_LABEL}={seen.pool.name}"
 
 
-def _guard_outdated(seen: Observed) -> Verdict:
-    frozen = seen.revision.guard_version if seen.revision else seen.guard_version
-    if not _older(frozen, seen.guard_version):
-        return Verdict(ConditionType.GUARD_OUTDATED, "False", Reason.GUARDS_CURRENT, "")
+def _guard_outdated(seen: Observed) -> list[Verdict]:
+    """Nothing is said while no template is known: there may be old pods."""
+    if seen.revision is None:
+        return []
+    newest, frozen = seen.guard_version, seen.revision.guard_version
+    if older(frozen, newest):
+        message = (
+            f"the pods' template has guard {frozen} and {newest} is installed; it comes with the next change of the pods, "
+            "or set spec.rollout.guardUpdates to Now"
+        )
+        return [Verdict(ConditionType.GUARD_OUTDATED, "True", Reason.NEWER_GUARD_AVAILABLE, message)]
+    old = {
+        item.pod: item.statement.version for item in seen.live_guards if item.statement and older(item.statement.version, newest)
+    }
+    if not old:
+        return [Verdict(ConditionType.GUARD_OUTDATED, "False", Reason.GUARDS_CURRENT, "")]
+    pod = min(old)
     message = (
-        f"the pods' guard is {frozen} and {seen.guard_version} is installed; it comes with the next change of the pods, "
-        "or set spec.rollout.guardUpdates to Now"
+        f"{len(old)} engine pods still run an older guard than {newest}, {pod} ({old[pod]}) for one; the rollout replaces them: "
+        "where it does not go on, see Degraded"
     )
-    return Verdict(ConditionType.GUARD_OUTDATED, "True", Reason.NEWER_GUARD_AVAILABLE, message)
-
-
-def _older(version: str, than: str) -> bool:
-    try:
-        return Version(version) < Version(than)
-    except InvalidVersion:
-        return version != than
-
-
-def elder_of(pool: ServingPool, others: Sequence[Mapping[str, Any]]) -> str:
-    """Name of the pool of the namespace that serves the same model name first; empty when it is this one."""
-
-    def age(metadata: Mapping[str, Any]) -> tuple[str, str]:
-        return metadata.get("creationTimestamp", ""), metadata["uid"]
-
-    mine = (pool.metadata.creation_timestamp, pool.uid)
-    rivals = [
-        item["metadata"] for item in others if _model_name(item) == pool.spec.model.name and item["metadata"]["uid"] != pool.uid
-    ]
-    older = sorted((item for item in rivals if age(item) < mine), key=age)
-    return str(older[0]["name"]) if older else ""
-
-
-def _model_name(document: Mapping[str, Any]) -> Any:  # noqa: ANN401 - what a document holds
-    return ((document.get("spec") or {}).get("model") or {}).get("name")
+    return [Verdict(ConditionType.GUARD_OUTDATED, "True", Reason.OLD_GUARD_RUNNING, message)]

@@ -1,36 +1,42 @@
-"""One pass over a pool, as named steps: each one level-triggered, and silent when nothing changed."""
+"""One pass over a pool, as named steps: each one level-triggered, and silent when nothing changed.
+
+What is wrong with a part holds up no other: an incident stands whatever the spec says, and children are healed whatever is wrong
+with spec or ledger, as long as it is known what they were.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, TypeVar
+from typing import Final
 
-from cachescope.api.documents import parse
+from cachescope.api.conditions import ConditionType, Reason
 from cachescope.api.pools import ServingPool
 from cachescope.controller.epochs import declarations_of, epochs_of, report_epochs
+from cachescope.controller.held_pools import declared, held
 from cachescope.controller.installation import Installation
-from cachescope.controller.pool_status import Observed, elder_of, invalid, pool_conditions, pool_status
+from cachescope.controller.observed_pools import Fault, Observed, elder_of
+from cachescope.controller.pool_status import pool_conditions, pool_status
 from cachescope.controller.store import Key
-from cachescope.controller.verdicts import report
+from cachescope.controller.verdicts import Verdict, fields_of, report
 from cachescope.core.epochs import target_name
 from cachescope.core.errors import ClusterError, SpecError
 from cachescope.core.labels import POOL_LABEL
-from cachescope.core.ledger_rules import Decision
+from cachescope.core.ledger_rules import MAX_INCIDENTS, Decision, Declaration
 from cachescope.core.types import TargetKind, TargetName
 from cachescope.kube.kinds import path_of
 from cachescope.kube.rest import ConflictError, Document
-from cachescope.manifests.pool import pool_objects
+from cachescope.manifests.pool import ACCOUNT_ANNOTATION, bound_to, pool_objects
 from cachescope.manifests.revisions import Revision, build_revision, chosen, read_revision
 
 log = logging.getLogger(__name__)
 
-Found = TypeVar("Found")
-
 KEPT_REVISIONS: Final = 2
 PATIENCE: Final = 2
-"""Failures of the cluster in a row, after which the pool says so."""
+"""Failures of the cluster in a row, after which the pool says so. One that never said anything says so at once."""
+TAKEN_SECONDS: Final = 30.0
+"""After which it is looked whether what was in the way of a child is gone: nobody tells, it is none of ours."""
 
 
 @dataclass
@@ -40,22 +46,27 @@ class Pass:
     Attributes:
         key: Of the pool.
         document: The pool, as last seen.
+        pool: The pool; of an invalid one what can be relied on, if anything.
+        invalid: Why its spec cannot be obeyed.
         target: Name of its epoch target.
         decision: What stands in its ledger.
-        pool: The pool, parsed.
         revision: The pod template in use.
-        invalid: Why its spec cannot be obeyed.
-        fault: What is in the way of a child.
+        fault: What else is in the way; the first one counts.
     """
 
     key: Key
     document: Document
-    target: TargetName
-    decision: Decision | None = None
     pool: ServingPool | None = None
-    revision: Revision | None = None
     invalid: str = ""
-    fault: str = ""
+    target: TargetName | None = None
+    decision: Decision | None = None
+    revision: Revision | None = None
+    fault: Fault | None = None
+
+    @property
+    def uid(self) -> str:
+        """UID of the pool."""
+        return str(self.document["metadata"]["uid"])
 
 
 @dataclass
@@ -68,6 +79,7 @@ class Pools:
 
     site: Installation
     _revisions: dict[str, Revision] = field(default_factory=dict)
+    _logged: dict[Key, dict[str, Sequence[str]]] = field(default_factory=dict)
 
     async def reconcile(self, key: Key, failures: int) -> None:
         """Make the cluster what a pool says.
@@ -82,117 +94,184 @@ class Pools:
         document = self.site.store.get(*key)
         if document is None or "deletionTimestamp" in document["metadata"]:
             return await self._without_pool(key)
-        target = target_name(self.site.keys.targets, TargetKind.POOL, document["metadata"]["uid"])
-        this = Pass(key, document, target)
+        this = Pass(key, document)
         failed: ClusterError | None = None
         try:
             for step in self._steps():
                 await step(this)
-        except SpecError as error:
-            this.invalid = str(error)
         except ClusterError as error:
             failed = error
-            if failures >= PATIENCE and not isinstance(error, ConflictError):
-                this.fault = f"{error}"
+            if not isinstance(error, ConflictError) and (failures >= PATIENCE or _says_so_or_nothing(document)):
+                this.fault = this.fault or Fault(Reason.CLUSTER_ERROR, str(error))
         await self._status(this)
-        if failed or this.fault:
-            raise failed or ClusterError(this.fault)
+        if failed:
+            raise failed
         return None
 
     def _steps(self) -> Sequence[Callable[[Pass], Awaitable[None]]]:
-        return (self._ledger, self._spec, self._revision, self._children, self._obsolete_revisions)
+        return (self._spec, self._target, self._revision, self._ledger, self._children, self._obsolete_revisions)
 
     async def _without_pool(self, key: Key) -> None:
+        self._logged.pop(key, None)
         documents = epochs_of(self.site.store.all("CacheEpoch", key.namespace), key.name)
         _, faults = declarations_of(documents)
         await report_epochs(self.site.rest, documents, None, faults)
 
-    async def _ledger(self, this: Pass) -> None:
-        """Incidents first: nobody's typo in a pool's spec holds them up."""
-        documents = epochs_of(self.site.store.all("CacheEpoch", this.key.namespace), this.key.name)
-        declared, faults = declarations_of(documents)
-        generation = self.site.leases.generation(this.document["metadata"]["uid"])
-        this.decision = await self.site.ledgers.stand(this.document, this.target, declared, generation=generation)
-        await report_epochs(self.site.rest, documents, this.decision, faults)
-
     async def _spec(self, this: Pass) -> None:
-        this.pool = parse(ServingPool, this.document, f"ServingPool {this.key.name}")
+        this.pool, this.invalid = declared(this.document)
+        found = self._found_revisions(this)
+        this.revision = max(found, key=lambda item: item.number) if found else self._revisions.get(this.uid)
+
+    async def _target(self, this: Pass) -> None:
+        try:
+            this.target = target_name(self.site.keys.targets, TargetKind.POOL, this.uid)
+        except ClusterError as error:
+            this.fault = Fault(Reason.ROOT_KEYS_MISSING, str(error))
+            raise
 
     async def _revision(self, this: Pass) -> None:
-        pool = _known(this.pool)
-        fresh = build_revision(self.site.platform, pool, this.target)
-        found = self._found_revisions(pool)
-        existing = max(found, key=lambda item: item.number) if found else self._revisions.get(pool.uid)
-        this.revision = self._revisions[pool.uid] = chosen(pool, existing, fresh)
+        if this.pool is None or this.target is None or this.invalid:
+            return
+        try:
+            fresh = build_revision(self.site.platform, this.pool, this.target)
+        except SpecError as error:
+            this.invalid = str(error)
+            return
+        this.revision = self._revisions[this.uid] = chosen(this.pool, this.revision, fresh)
+
+    async def _ledger(self, this: Pass) -> None:
+        """Nobody's typo in a pool's spec holds up an incident."""
+        if this.target is None:
+            return
+        documents = epochs_of(self.site.store.all("CacheEpoch", this.key.namespace), this.key.name)
+        declarations, faults = declarations_of(documents)
+        generation = self.site.leases.generation(this.uid)
+        try:
+            this.decision = await self.site.ledgers.stand(this.document, this.target, declarations, generation=generation)
+        except SpecError as error:
+            message = _unusable(this.key, declarations, str(error))
+            this.fault = Fault(Reason.LEDGER_UNUSABLE, message)
+            self._log(this.key, "ledger not usable", [message])
+            await self._refuse_epochs(documents, faults, message)
+            return
+        self._log(this.key, "ledger not usable", [])
+        await report_epochs(self.site.rest, documents, this.decision, faults)
+
+    async def _refuse_epochs(self, documents: Sequence[Document], faults: Mapping[str, str], message: str) -> None:
+        for document in documents:
+            fault = faults.get(document["metadata"]["name"])
+            reason = Reason.INVALID_SPEC if fault else Reason.LEDGER_UNUSABLE
+            verdict = Verdict(ConditionType.ACCEPTED, "False", reason, fault or message)
+            await report(self.site.rest, document, fields_of(document), [verdict])
 
     async def _children(self, this: Pass) -> None:
-        pool, revision = _known(this.pool), _known(this.revision)
-        for manifest in pool_objects(self.site.platform, pool, keys=self.site.keys.ring, revision=revision):
+        if this.pool is None or this.revision is None:
+            return
+        pool, taken = this.pool, []
+        deployment = self.site.store.get("Deployment", pool.namespace, pool.name)
+        if this.invalid:
+            pool = held(pool, this.revision, deployment["spec"].get("replicas") if deployment else None)
+        account_uid = _account_uid(deployment)
+        for manifest in pool_objects(self.site.platform, pool, keys=self.site.keys.ring, revision=this.revision):
             kind, name = manifest["kind"], manifest["metadata"]["name"]
+            wanted = bound_to(manifest, account_uid) if kind == "Deployment" else manifest
             try:
-                outcome = await self.site.applier.apply(manifest, self.site.store.get(kind, pool.namespace, name))
+                outcome = await self.site.applier.apply(wanted, self.site.store.get(kind, pool.namespace, name))
             except SpecError as error:
-                this.fault = str(error)  # something of that name is not ours: the others are made all the same
+                taken.append(str(error))  # something of that name is not ours: the others are made all the same
                 continue
+            if kind == "ServiceAccount":
+                account_uid = str(outcome.live["metadata"]["uid"])
             if outcome.change != "Unchanged":
                 where = {"namespace": pool.namespace, "pool": pool.name}
                 log.info("child written", extra={**where, "kind": kind, "child": name, "change": outcome.change})
+        self._taken(this, taken)
+
+    def _taken(self, this: Pass, taken: Sequence[str]) -> None:
+        self._log(this.key, "child not written", taken)
+        if taken:
+            this.fault = this.fault or Fault(Reason.NAME_TAKEN, taken[0])
+            self.site.again(this.key, TAKEN_SECONDS)
 
     async def _obsolete_revisions(self, this: Pass) -> None:
-        pool = _known(this.pool)
-        documents = sorted(self._revision_documents(pool), key=lambda item: int(item.get("revision", 0)))
+        documents = sorted(self._revision_documents(this), key=lambda item: int(item.get("revision", 0)))
         for document in documents[:-KEPT_REVISIONS]:
             await self.site.rest.delete(path_of(document), uid=document["metadata"]["uid"])
 
     async def _status(self, this: Pass) -> None:
         live = self.site.store.get(*this.key)
-        if live is None or live["metadata"]["uid"] != this.document["metadata"]["uid"]:
+        if live is None or live["metadata"]["uid"] != this.uid:
             return
-        if this.invalid or this.pool is None:
-            fields = {name: value for name, value in (live.get("status") or {}).items() if name != "conditions"}
-            if this.decision:
-                fields["epoch"] = this.decision.epoch
-            if this.invalid:
-                await report(self.site.rest, this.document, fields, invalid(this.invalid))
+        if this.pool is None:
+            verdict = Verdict(ConditionType.READY, "False", Reason.INVALID_SPEC, this.invalid)
+            await report(self.site.rest, this.document, fields_of(this.document), [verdict])
             return
         seen = self._observed(this, this.pool)
         await report(self.site.rest, this.document, pool_status(seen), pool_conditions(seen))
 
     def _observed(self, this: Pass, pool: ServingPool) -> Observed:
-        store, leases = self.site.store, self.site.leases
+        store, site = self.site.store, self.site
+        shared = pool.namespace in {site.platform.namespace, *site.settings.shared_pool_namespaces}
         return Observed(
             pool=pool,
             deployment=store.get("Deployment", pool.namespace, pool.name),
             pods=[item for item in store.all("Pod", pool.namespace) if _label(item) == pool.name],
-            guards=leases.guards(pool.uid),
-            routed=leases.routable(pool.uid),
+            guards=site.leases.guards(pool.uid),
+            gateways=site.leases.gateways(),
             epoch=this.decision.epoch if this.decision else None,
             revision=this.revision,
-            guard_version=self.site.platform.guard_version,
-            elder=elder_of(pool, store.all("ServingPool", pool.namespace)),
+            guard_version=site.platform.guard_version,
+            minimum_guard=site.settings.minimum_guard_version,
+            home=site.platform.namespace,
+            elder=elder_of(pool, store.all("ServingPool", pool.namespace), shared=shared),
+            invalid=this.invalid,
             fault=this.fault,
+            before=this.document.get("status") or {},
         )
 
-    def _found_revisions(self, pool: ServingPool) -> list[Revision]:
-        found = []
-        for document in self._revision_documents(pool):
+    def _found_revisions(self, this: Pass) -> list[Revision]:
+        found, faults = [], []
+        for document in self._revision_documents(this):
             try:
                 found.append(read_revision(document))
             except SpecError as error:
-                log.warning("revision not read", extra={"namespace": pool.namespace, "pool": pool.name, "fault": str(error)})
+                faults.append(str(error))
+        self._log(this.key, "revision not read", faults)
         return found
 
-    def _revision_documents(self, pool: ServingPool) -> list[Document]:
-        documents = self.site.store.all("ControllerRevision", pool.namespace)
-        return [
-            item for item in documents if any(owner["uid"] == pool.uid for owner in item["metadata"].get("ownerReferences") or ())
-        ]
+    def _revision_documents(self, this: Pass) -> list[Document]:
+        documents = self.site.store.all("ControllerRevision", this.key.namespace)
+        return [item for item in documents if any(it["uid"] == this.uid for it in item["metadata"].get("ownerReferences") or ())]
+
+    def _log(self, key: Key, event: str, faults: Sequence[str]) -> None:
+        """Log each fault once, for as long as it is there."""
+        logged = self._logged.setdefault(key, {})
+        for fault in faults:
+            if fault not in logged.get(event, ()):
+                log.warning(event, extra={"namespace": key.namespace, "pool": key.name, "fault": fault})
+        logged[event] = faults
 
 
-def _known(value: Found | None) -> Found:
-    if value is None:
-        raise RuntimeError("a step needs what an earlier one finds; keep their order")
-    return value
+def _says_so_or_nothing(document: Document) -> bool:
+    """Whether a pool says already that the cluster fails, or has never said anything."""
+    said = (document.get("status") or {}).get("conditions") or ()
+    return not said or any(item.get("reason") == Reason.CLUSTER_ERROR for item in said)
+
+
+def _unusable(key: Key, declarations: Sequence[Declaration], fault: str) -> str:
+    if len({item.incident for item in declarations if item.incident}) > MAX_INCIDENTS:
+        return fault
+    where = f"{key.name} -n {key.namespace}"
+    return (
+        f"the ledger cannot be read: {fault}. See `kubectl get epochledger {where} -o yaml`; restore it, or delete it for a new "
+        "lineage, in which all caches begin cold"
+    )
+
+
+def _account_uid(deployment: Document | None) -> str:
+    """UID of the account that the pods were made for: it stays while the account that should be there is in the way."""
+    template = ((deployment or {}).get("spec") or {}).get("template") or {}
+    return str(((template.get("metadata") or {}).get("annotations") or {}).get(ACCOUNT_ANNOTATION, ""))
 
 
 def _label(document: Document) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import Final
 
+from cachescope.api.settings import Settings
 from cachescope.controller.audit import Audit
 from cachescope.controller.dispatch import Dispatch
 from cachescope.controller.epochs import Ledgers
@@ -30,6 +31,7 @@ from cachescope.controller.writing import HeardRest
 from cachescope.core.errors import ClusterError
 from cachescope.kube.applying import Applier
 from cachescope.kube.election import boot_seconds
+from cachescope.logs import fault_of
 from cachescope.manifests.platform import Platform
 
 log = logging.getLogger(__name__)
@@ -44,13 +46,17 @@ class Process:
 
     Args:
         options: Its options.
+        settings: The installation's settings.
         health: Where it says how it is.
         metrics: Where it counts.
         watching: Called once kopf runs, and has taken the process's signals.
     """
 
-    def __init__(self, options: Options, health: Health, metrics: Metrics, *, watching: Callable[[], None]) -> None:
+    def __init__(
+        self, options: Options, settings: Settings, health: Health, metrics: Metrics, *, watching: Callable[[], None]
+    ) -> None:
         self._options = options
+        self._settings = settings
         self._watching = watching
         self._health = health
         self._metrics = metrics
@@ -86,7 +92,7 @@ class Process:
                 "Tenant": tenants.reconcile,
                 "CacheScope": Scopes(site).reconcile,
             }
-            await self._work(Workers(self.queue, reconcilers, self._metrics))
+            await self._work(Workers(self.queue, reconcilers, self._metrics, exists=lambda key: self.store.get(*key) is not None))
 
     async def _load(self) -> None:
         self._health.role = "Loading"
@@ -103,9 +109,9 @@ class Process:
             # kopf cancels, at its end, every task that began after it: it comes last.
             group.create_task(workers.run())
             group.create_task(self._audit.run())
-            group.create_task(_repeat(JUDGE_SECONDS, self._judge))
-            group.create_task(_repeat(KEYS_SECONDS, self._refresh_keys))
-            group.create_task(_repeat(SWEEP_SECONDS, sweeper.sweep))
+            group.create_task(repeat(JUDGE_SECONDS, self._judge))
+            group.create_task(repeat(KEYS_SECONDS, self._refresh_keys))
+            group.create_task(repeat(SWEEP_SECONDS, sweeper.sweep))
             ready = asyncio.Event()
             group.create_task(self._watched(ready))
             group.create_task(self._watch(ready))
@@ -127,13 +133,14 @@ class Process:
             self._dispatch.pools({item["metadata"]["uid"] for item in self.store.all("ServingPool")})
 
     def _installation(self) -> Installation:
-        options, settings = self._options, self._options.read_settings()
+        options, settings = self._options, self._settings
         platform = Platform(
             options.namespace,
             options.guard_image,
             options.guard_version,
             monitoring_namespace=options.monitoring_namespace,
             api_servers=options.api_servers,
+            api_server_ports=options.api_server_ports,
             max_request_bytes=settings.max_request_bytes,
             run_as_user=options.run_as_user,
         )
@@ -156,10 +163,29 @@ def _leaf(error: BaseException) -> BaseException:
     return error
 
 
-async def _repeat(seconds: float, action: Callable[[], Awaitable[None]]) -> None:
+async def repeat(seconds: float, action: Callable[[], Awaitable[None]]) -> None:
+    """Do something again and again, until cancelled; a fault ends neither this nor the parts beside it, and is logged once.
+
+    Args:
+        seconds: Between the end of one time and the beginning of the next.
+        action: What is done.
+    """
+    told = ""
     while True:
         await asyncio.sleep(seconds)
-        try:
-            await action()
-        except ClusterError as error:
-            log.warning("not done", extra={"action": action.__qualname__, "fault": str(error)})
+        fault = await _fault(action)
+        if fault and fault != told:
+            log.warning("not done", extra={"action": action.__qualname__, "fault": fault})
+        elif told and not fault:
+            log.info("done again", extra={"action": action.__qualname__})
+        told = fault
+
+
+async def _fault(action: Callable[[], Awaitable[None]]) -> str:
+    try:
+        await action()
+    except ClusterError as error:
+        return str(error)
+    except Exception as error:  # a fault of ours must not end all other work
+        return str(fault_of(error))
+    return ""

@@ -4,6 +4,7 @@ Rules:
 
 - the Secret is created when there is none, and never written again: keys rotate by adding one under a greater id;
 - a Secret whose keys are lost or damaged is said and left alone: new keys would change every salt behind people's backs;
+- a Secret that is deleted comes back with the same keys while a process knows them; only one that knows none makes new ones;
 - it has no owner, so that it stays when everything else is uninstalled.
 """
 
@@ -117,9 +118,11 @@ def read_texts(document: Mapping[str, Any]) -> dict[str, str]:
     try:
         texts = {name: base64.b64decode(value).decode().strip() for name, value in (document.get("data") or {}).items()}
     except (binascii.Error, ValueError) as error:
-        raise ClusterError(f"the Secret {ROOT_KEYS_SECRET} cannot be read ({type(error).__name__}); restore it") from error
+        raise ClusterError(
+            f"the Secret {ROOT_KEYS_SECRET} cannot be read ({type(error).__name__}); restore your copy of it"
+        ) from error
     damaged = sorted(name for name, text in texts.items() if not _TEXT.match(text))
     if damaged or TARGETS not in texts or len(texts) < 2:
         what = f"damaged keys: {', '.join(damaged)}" if damaged else f"it needs {TARGETS!r} and at least one root key"
-        raise ClusterError(f"the Secret {ROOT_KEYS_SECRET} is not whole ({what}); restore it, or delete it to begin with new keys")
+        raise ClusterError(f"the Secret {ROOT_KEYS_SECRET} is not whole ({what}); restore your copy of it")
     return texts

@@ -6,12 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from cachescope.api.conditions import ConditionType, Reason
-from cachescope.api.documents import parse
 from cachescope.api.scopes import CacheScope
 from cachescope.controller.installation import Installation
 from cachescope.controller.store import Key
-from cachescope.controller.verdicts import Verdict, report
-from cachescope.core.errors import SpecError
+from cachescope.controller.verdicts import Verdict, accepted_spec, report
 
 _NAMED = 5
 
@@ -35,12 +33,8 @@ class Scopes:
         document = self.site.store.get(*key)
         if document is None or "deletionTimestamp" in document["metadata"]:
             return
-        try:
-            scope = parse(CacheScope, document, f"CacheScope {key.name}")
-        except SpecError as error:
-            kept = (document.get("status") or {}).get("effectiveClass", "")
-            verdict = Verdict(ConditionType.ACCEPTED, "False", Reason.INVALID_SPEC, str(error))
-            await report(self.site.rest, document, {"effectiveClass": kept}, [verdict])
+        scope = await accepted_spec(self.site.rest, CacheScope, document)
+        if scope is None:
             return
         missing = [*self._missing("ServingPool", scope.namespace, scope.spec.pools)]
         missing += self._missing("Tenant", scope.namespace, scope.spec.tenants)

@@ -1,20 +1,27 @@
-"""Leases of processes that are gone are removed: by the operator alone, and only what surely nobody writes any more."""
+"""Leases of processes that are gone are removed: by the operator alone, and only what surely nobody writes any more.
+
+Engines write leases, their neighbours' too if they want: what is in one becomes a path only when it is a name.
+"""
 
 from __future__ import annotations
 
 import logging
+import re
 from dataclasses import dataclass
 from typing import Final
 
+from cachescope.api.documents import OBJECT_NAME
 from cachescope.controller.lease_book import LeaseBook
 from cachescope.controller.store import Key, Store
+from cachescope.core.errors import ClusterError
 from cachescope.kube.kinds import collection_of
-from cachescope.kube.rest import ConflictError, NotFoundError, Rest
+from cachescope.kube.rest import ConflictError, Document, NotFoundError, Rest
 
 log = logging.getLogger(__name__)
 
 FACTOR: Final = 10.0
 AT_LEAST_SECONDS: Final = 600.0
+_NAME: Final = re.compile(OBJECT_NAME.removesuffix("$") + r"\Z")
 
 
 @dataclass(frozen=True)
@@ -23,7 +30,7 @@ class Sweeper:
 
     Attributes:
         rest: The API.
-        store: Leases as last seen.
+        store: Leases and engine pods as last seen.
         leases: How long each did not move.
     """
 
@@ -38,23 +45,38 @@ class Sweeper:
             at_least: Seconds that it must not have moved in any case.
 
         Raises:
-            ClusterError: The API server did not answer.
+            ClusterError: One could not be judged or deleted; the others were all the same.
         """
+        faults: list[ClusterError] = []
         for key in self.leases.unmoved(factor=FACTOR, at_least=at_least):
-            document = self.store.get(*key)
-            if document is None or await self._pod_exists(key, str(document["spec"].get("pod", ""))):
-                continue
-            metadata = document["metadata"]
-            path = f"{collection_of('FenceLease', key.namespace)}/{key.name}"
             try:
-                await self.rest.delete(path, uid=metadata["uid"], resource_version=metadata["resourceVersion"])
+                await self._judge(key)
             except ConflictError:
                 continue  # it moved after all
-            log.info("lease removed", extra={"namespace": key.namespace, "lease": key.name})
+            except ClusterError as error:
+                faults.append(error)
+        if faults:
+            raise faults[0]
 
-    async def _pod_exists(self, key: Key, pod: str) -> bool:
+    async def _judge(self, key: Key) -> None:
+        document = self.store.get(*key)
+        if document is None or await self._pod_exists(key, document):
+            return
+        metadata = document["metadata"]
+        path = f"{collection_of('FenceLease', key.namespace)}/{key.name}"
+        await self.rest.delete(path, uid=metadata["uid"], resource_version=metadata["resourceVersion"])
+        log.info("lease removed", extra={"namespace": key.namespace, "lease": key.name})
+
+    async def _pod_exists(self, key: Key, lease: Document) -> bool:
+        """Whether the pod whose UID the lease is named by is there."""
+        uid = key.name.partition(".")[0]
+        if any(pod["metadata"]["uid"] == uid for pod in self.store.all("Pod", key.namespace)):
+            return True
+        name = str((lease.get("spec") or {}).get("pod", ""))
+        if not _NAME.match(name):
+            return False  # no pod has such a name
         try:
-            found = await self.rest.get(f"{collection_of('Pod', key.namespace)}/{pod}")
+            found = await self.rest.get(f"{collection_of('Pod', key.namespace)}/{name}")
         except NotFoundError:
             return False
-        return bool(found["metadata"]["uid"] == key.name.partition(".")[0])
+        return (found.get("metadata") or {}).get("uid") == uid

@@ -1,7 +1,7 @@
-"""Tenants: who holds which identity, decided one after another.
+"""Tenants: who holds which identity, written one after another.
 
-A decision is made under a lock, on everything that was written before. A write whose answer was lost is read back before anything
-else is decided: two tenants never get one identity because the second did not see the first.
+What was decided stands in memory from then on, so two tenants never get one identity because the second did not see the first. It
+is written under a lock, and a write whose answer was lost is read back before anything else is written.
 """
 
 from __future__ import annotations
@@ -9,23 +9,26 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
 
 from cachescope.api.conditions import ConditionType, Reason
 from cachescope.api.documents import parse
 from cachescope.api.tenants import Tenant
-from cachescope.controller.identities import Acceptance, Claimants, claimant_of, decide
+from cachescope.controller.claim_index import Owner
+from cachescope.controller.identities import Acceptance, Claimants, claimant_of
 from cachescope.controller.installation import Installation
 from cachescope.controller.store import Key
-from cachescope.controller.verdicts import Verdict, report
-from cachescope.controller.watched_kinds import API_KEYS
+from cachescope.controller.tenant_secrets import TenantSecrets
+from cachescope.controller.verdicts import Verdict, accepted_spec, report
 from cachescope.core.errors import ClusterError, SpecError
 from cachescope.core.labels import API_KEYS_LABEL
 from cachescope.kube.kinds import collection_of
 from cachescope.kube.rest import Document, NotFoundError
 
-LOOK_AGAIN_SECONDS = 15.0
+AT_ONCE: Final = 4
+"""Tenants that are decided before others get their turn."""
+SHOWN_CHARACTERS: Final = 300
 
 
 class Tenants:
@@ -34,27 +37,27 @@ class Tenants:
     Args:
         site: The installation.
         now: Seconds since 1970.
+        clock: Seconds of a clock that only rises.
     """
 
-    def __init__(self, site: Installation, *, now: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, site: Installation, *, now: Callable[[], float] = time.time, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._site = site
         self._now = now
-        self._claimants = Claimants()
+        self._claimants = Claimants(site.settings.identity_providers, clock=clock)
+        self._secrets = TenantSecrets(site.rest, site.store, clock=clock, again=site.again)
         self._lock = asyncio.Lock()
         self._unsure: set[Key] = set()
 
-    def hear(self, key: Key, old: Document | None, new: Document | None) -> None:
-        """Take a change of the store over; when an identity becomes free, those who wait for one are looked at again."""
+    def hear(self, key: Key, _old: Document | None, new: Document | None) -> None:
+        """Take a change of the store over; when an identity becomes free, those who wait for it are looked at again."""
         if key.kind != "Tenant":
             return
-        if old is not None and (new is None or old["metadata"]["uid"] != new["metadata"]["uid"]):
-            self._claimants.remove(old["metadata"]["uid"])
-        if new is not None:
-            self._take(new)
-        if old is not None and (new is None or _held(old) - _held(new)):
-            for item in self._site.store.all("Tenant"):
-                if _refused(item):
-                    self._site.again(Key("Tenant", item["metadata"].get("namespace", ""), item["metadata"]["name"]), 0)
+        if new is None:
+            self._secrets.forget(key)
+        freed = self._claimants.remove(_owner(key)) if new is None else self._claimants.put(claimant_of(new))
+        self._call(freed)
 
     async def reconcile(self, key: Key, _failures: int) -> None:
         """Decide which identities a tenant holds, and say so.
@@ -65,26 +68,28 @@ class Tenants:
         document = self._site.store.get(*key)
         if document is None or "deletionTimestamp" in document["metadata"]:
             return
-        try:
-            tenant = parse(Tenant, document, f"Tenant {key.name}")
-        except SpecError as error:
-            kept = (document.get("status") or {}).get("accepted") or []
-            await report(self._site.rest, document, {"accepted": kept}, [_no(Reason.INVALID_SPEC, str(error))])
+        tenant = await accepted_spec(self._site.rest, Tenant, document)
+        if tenant is None:
             return
-        secrets = await self._secret_faults(key, tenant)
+        secrets = await self._secrets.faults(key, tenant)
         async with self._lock:
             await self._settle()
-            await self._decide(key, secrets)
+            self._call(self._claimants.expire())
+            while self._claimants.decide(AT_ONCE):  # noqa: ASYNC110 - it works, and only lets others have their turn
+                await asyncio.sleep(0)
+            await self._write(key, secrets)
 
-    async def _decide(self, key: Key, secrets: Mapping[str, Reason]) -> None:
+    async def _write(self, key: Key, secrets: Mapping[str, Reason]) -> None:
         document = self._site.store.get(*key)
-        if document is None:
+        if document is None or "deletionTimestamp" in document["metadata"]:
             return
-        tenant = parse(Tenant, document, f"Tenant {key.name}")
-        mine = claimant_of(tenant)
-        since = max(int(self._now() * 1000), self._claimants.latest + 1)
-        providers = [item.name for item in self._site.settings.identity_providers]
-        found = decide(mine, self._claimants.rivals(mine), providers=providers, since=since)
+        try:
+            tenant = parse(Tenant, document, f"Tenant {key.name}")
+        except SpecError:
+            return  # it changed meanwhile, which brings it here again
+        found = self._claimants.acceptance(_owner(key), max(int(self._now() * 1000), self._claimants.latest + 1))
+        if (seconds := self._claimants.waits(_owner(key))) is not None:
+            self._site.again(key, seconds)
         accepted = [{"claim": claim, "since": moment} for claim, moment in found.accepted.items()]
         self._unsure.add(key)
         try:
@@ -102,40 +107,22 @@ class Tenants:
                 self._site.store.put("Tenant", await self._site.rest.get(f"{collection_of('Tenant', key.namespace)}/{key.name}"))
             self._unsure.discard(key)
 
-    async def _secret_faults(self, key: Key, tenant: Tenant) -> dict[str, Reason]:
-        names = [item.secret_name for item in tenant.spec.identities.api_keys]
-        found = {name: await self._secret_fault(tenant.namespace, name) for name in names}
-        faults = {name: reason for name, reason in found.items() if reason}
-        if faults:
-            self._site.again(key, LOOK_AGAIN_SECONDS)
-        return faults
+    def _call(self, owners: Iterable[Owner]) -> None:
+        for owner in sorted(owners):
+            self._site.again(Key("Tenant", *owner), 0)
 
-    async def _secret_fault(self, namespace: str, name: str) -> Reason | None:
-        if self._site.store.get(API_KEYS, namespace, name):
-            return None
-        try:
-            secret = await self._site.rest.get(f"{collection_of('Secret', namespace)}/{name}")
-        except NotFoundError:
-            return Reason.SECRET_NOT_FOUND
-        if (secret["metadata"].get("labels") or {}).get(API_KEYS_LABEL) != "true":
-            return Reason.SECRET_NOT_LABELLED
-        self._site.store.put(API_KEYS, secret)
-        return None
 
-    def _take(self, document: Document) -> None:
-        try:
-            self._claimants.put(claimant_of(parse(Tenant, document, "Tenant")))
-        except SpecError:
-            return  # what it held it holds: a spec that cannot be read releases nothing
+def _owner(key: Key) -> Owner:
+    return Owner(key.namespace, key.name)
 
 
 def _accepted(tenant: Tenant, found: Acceptance, secrets: Mapping[str, Reason]) -> Verdict:
     if found.taken:
-        what = "; ".join(found.taken)
-        return _no(Reason.IDENTITY_TAKEN, f"another tenant holds an identity that overlaps {what}; narrow or remove the claim")
+        advice = "narrow it by a claim that has one value per token, or remove it"
+        return _no(Reason.IDENTITY_TAKEN, f"another tenant holds an identity that overlaps {_shown(found.taken)}; {advice}")
     if found.unknown:
-        what = "; ".join(found.unknown)
-        return _no(Reason.UNKNOWN_PROVIDER, f"the installation has no such identity provider: {what}; use one of its settings")
+        what = f"the installation has no such identity provider for this namespace: {_shown(found.unknown)}"
+        return _no(Reason.UNKNOWN_PROVIDER, f"{what}; use another of its settings, or have the namespace added to the provider's")
     for name, reason in sorted(secrets.items()):
         if reason is Reason.SECRET_NOT_FOUND:
             return _no(reason, f"the Secret {name!r} does not exist; make it with `cachescope keys create`")
@@ -149,10 +136,7 @@ def _no(reason: Reason, message: str) -> Verdict:
     return Verdict(ConditionType.ACCEPTED, "False", reason, message)
 
 
-def _held(document: Mapping[str, Any] | None) -> set[str]:
-    return {item["claim"] for item in ((document or {}).get("status") or {}).get("accepted") or ()}
-
-
-def _refused(document: Mapping[str, Any]) -> bool:
-    conditions = (document.get("status") or {}).get("conditions") or ()
-    return any(item["reason"] == Reason.IDENTITY_TAKEN.value for item in conditions)
+def _shown(claims: tuple[str, ...]) -> str:
+    """The first of some claims: what to do about it must fit into the message, too."""
+    first = claims[0] if len(claims[0]) <= SHOWN_CHARACTERS else f"{claims[0][:SHOWN_CHARACTERS]}…"
+    return first if len(claims) == 1 else f"{first} and {len(claims) - 1} more"

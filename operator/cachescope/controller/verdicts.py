@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from cachescope.api.conditions import ConditionType, Reason
+from cachescope.api.conditions import SAID, ConditionType, Reason, State
+from cachescope.api.documents import AnyResource, parse
 from cachescope.api.statuses import Condition
+from cachescope.core.errors import SpecError
 from cachescope.kube.events import post
 from cachescope.kube.rest import Document, Rest
 from cachescope.kube.statuses import conditions, write_status
@@ -30,14 +32,20 @@ class Verdict:
     """
 
     type: ConditionType
-    status: Literal["True", "False", "Unknown"]
+    status: State
     reason: Reason
     message: str = ""
+
+    def __post_init__(self) -> None:
+        """Say nothing that the reference does not explain."""
+        if (self.type, self.status, self.reason) not in SAID:
+            raise RuntimeError(f"{self.type} is never {self.status} {self.reason}; add it to `SAID` and to the reference")
 
     @property
     def warns(self) -> bool:
         """Whether somebody has to look."""
-        return self.status == ("True" if self.type in _GOOD_WHEN_FALSE else "False") and self.type is not ConditionType.PROGRESSING
+        good = "False" if self.type in _GOOD_WHEN_FALSE else "True"
+        return self.status != good and self.type is not ConditionType.PROGRESSING
 
 
 async def report(rest: Rest, live: Document, fields: Mapping[str, Any], verdicts: Sequence[Verdict]) -> bool:
@@ -62,6 +70,30 @@ async def report(rest: Rest, live: Document, fields: Mapping[str, Any], verdicts
             note = verdict.message or f"{verdict.type.value} is {verdict.status}"
             await post(rest, live, type=level, reason=verdict.reason.value, message=note, action=f"Set{verdict.type.value}")
     return written
+
+
+async def accepted_spec(rest: Rest, kind: type[AnyResource], document: Document) -> AnyResource | None:
+    """A resource as it is declared; `None` for one that cannot be read, which is said, while what it has stays its own.
+
+    Args:
+        rest: The API.
+        kind: Its kind.
+        document: It.
+
+    Raises:
+        ClusterError: The verdict could not be written.
+    """
+    try:
+        return parse(kind, document, f"{kind.KIND} {document['metadata']['name']}")
+    except SpecError as error:
+        verdict = Verdict(ConditionType.ACCEPTED, "False", Reason.INVALID_SPEC, str(error))
+        await report(rest, document, fields_of(document), [verdict])
+        return None
+
+
+def fields_of(document: Mapping[str, Any]) -> dict[str, Any]:
+    """The status without its conditions, as it is."""
+    return {name: value for name, value in (document.get("status") or {}).items() if name != "conditions"}
 
 
 def flipped(old: Iterable[Mapping[str, Any]], verdicts: Iterable[Verdict]) -> list[Verdict]:

@@ -30,11 +30,6 @@ class WorkQueue(Generic[Item]):
     def __len__(self) -> int:
         return len(self._ready)
 
-    @property
-    def idle(self) -> bool:
-        """Whether nothing is due and nothing is worked on."""
-        return not self._ready and not self._active
-
     def add(self, item: Item) -> None:
         """Make an item due now."""
         self._cancel_timer(item)

@@ -33,12 +33,16 @@ class Workers:
         queue: The keys.
         reconcilers: By kind.
         metrics: Where results are counted.
+        exists: Whether the object of a key is there; what is gone, and was dealt with, is not looked at again.
     """
 
-    def __init__(self, queue: WorkQueue[Key], reconcilers: Mapping[str, Reconcile], metrics: Metrics) -> None:
+    def __init__(
+        self, queue: WorkQueue[Key], reconcilers: Mapping[str, Reconcile], metrics: Metrics, *, exists: Callable[[Key], bool]
+    ) -> None:
         self._queue = queue
         self._reconcilers = reconcilers
         self._metrics = metrics
+        self._exists = exists
         self._failures: dict[Key, int] = {}
         self._faults: dict[Key, str] = {}
 
@@ -70,7 +74,8 @@ class Workers:
             self._failures.pop(key, None)
             self._faults.pop(key, None)
             self._metrics.reconciled(key.kind, "Done")
-            self._queue.add_after(key, RESYNC_SECONDS * random.uniform(0.9, 1.1))  # noqa: S311 - it spreads work, no secret
+            if self._exists(key):
+                self._queue.add_after(key, RESYNC_SECONDS * random.uniform(0.9, 1.1))  # noqa: S311 - it spreads work, no secret
 
     def _again(self, key: Key, result: str, fault: str, *, quiet: bool = False) -> None:
         failures = self._failures[key] = self._failures.get(key, 0) + 1

@@ -12,7 +12,7 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from cachescope.core.errors import WireFormatError
@@ -25,7 +25,8 @@ GATEWAY = "Gateway"
 MAX_CHARACTERS = 524_288
 """Length of a statement: a gateway's names the heads of a thousand pools and the pods that it routes to."""
 _PURPOSE = "lease"
-_INTEGERS = frozenset({"tick", "lease_ms"})
+MAX_LEASE_MS = 3_600_000
+MAX_COUNTER = 2**53 - 1
 
 
 @dataclass(frozen=True)
@@ -106,17 +107,41 @@ def _parse(payload: dict[str, Any]) -> LeaseStatement:
     engine = payload.pop("engine")
     heads = {str(uid): _seen(item) for uid, item in payload.pop("heads").items()}
     routable = {str(pool): tuple(map(str, pods)) for pool, pods in payload.pop("routable").items()}
+    tick, lease_ms = _counter(payload.pop("tick")), _counter(payload.pop("lease_ms"))
     for name, value in payload.items():
-        if type(value) is not (int if name in _INTEGERS else str):
-            raise TypeError(f"{name} is of another type")
-    return LeaseStatement(**payload, heads=heads, routable=routable, engine=EngineDigests(**engine) if engine else None)
+        _text(name, value)
+    read = EngineDigests(**{name: _text(name, value) for name, value in engine.items()}) if engine else None
+    statement = LeaseStatement(**payload, tick=tick, lease_ms=lease_ms, heads=heads, routable=routable, engine=read)
+    _check(statement)
+    return statement
+
+
+def _check(statement: LeaseStatement) -> None:
+    """A guard speaks of its own pool alone, and a gateway of no pool as its own: the key of one pool says nothing of others."""
+    if statement.lease_ms > MAX_LEASE_MS:
+        raise ValueError(f"a lease of {statement.lease_ms} ms is longer than {MAX_LEASE_MS}")
+    guard = statement.holder == GUARD and set(statement.heads) <= {statement.pool_uid} and not statement.routable
+    gateway = statement.holder == GATEWAY and not statement.pool_uid
+    if not guard and not gateway:
+        raise ValueError("the holder speaks of what is not its own")
 
 
 def _seen(item: dict[str, Any]) -> Seen:
     seen = Seen(**item)
-    if type(seen.lineage) is not str or type(seen.generation) is not int or type(seen.sequence) is not int:
-        raise TypeError("a head is a lineage, its generation and a sequence")
-    return seen
+    _text("lineage", seen.lineage)
+    return replace(seen, generation=_counter(seen.generation), sequence=_counter(seen.sequence))
+
+
+def _text(name: str, value: object) -> Any:  # noqa: ANN401 - it becomes the field of a dataclass
+    if type(value) is not str:
+        raise TypeError(f"{name} is of another type")
+    return value
+
+
+def _counter(value: object) -> int:
+    if type(value) is not int or not 0 <= value <= MAX_COUNTER:
+        raise ValueError(f"{value!r} is no number from 0 to {MAX_COUNTER}")
+    return value
 
 
 class Right:

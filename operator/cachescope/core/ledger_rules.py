@@ -86,11 +86,13 @@ class Decision:
         ledger: The ledger that must stand; the same one when nothing changed.
         epoch: The target's epoch in it.
         held: Why a declaration's floor was not taken, by its name.
+        given: The epoch that a declaration's incident was given, by its name.
     """
 
     ledger: Ledger
     epoch: Epoch
     held: Mapping[str, Hold]
+    given: Mapping[str, Epoch] = field(default_factory=dict)
 
 
 def parse_ledger(spec: Any) -> Ledger:  # noqa: ANN401 - the parser is where untyped JSON ends
@@ -193,11 +195,12 @@ def decide(ledger: Ledger, target: TargetName, declarations: Iterable[Declaratio
         if isinstance(advance(standing, floor), Accepted) and floor - standing <= MAX_JUMP:
             standing = floor
     held = {item.name: hold for item in asked if (hold := _hold(item, target, standing=standing, incidents=incidents))}
+    given = {item.name: incidents[incident_key(target, item.incident)] for item in asked if item.incident}
     if len(incidents) == len(ledger.incidents) and standing == start:
-        return Decision(ledger, standing, held)
+        return Decision(ledger, standing, held, given)
     floors = replace(ledger.head.floors, by_target={**ledger.head.floors.by_target, target: standing})
     head = replace(ledger.head, floors=floors, sequence=ledger.head.sequence + 1)
-    return Decision(Ledger(head, incidents), standing, held)
+    return Decision(Ledger(head, incidents), standing, held, given)
 
 
 def _hold(item: Declaration, target: TargetName, *, standing: Epoch, incidents: Mapping[str, Epoch]) -> Hold | None:

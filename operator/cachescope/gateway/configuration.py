@@ -170,15 +170,14 @@ class Configuration:
         settings, tenants = inputs.mounted.settings, _values(inputs.tenants)
         holdings = in_order(tenants)
         providers = [self._provider(item) for item in settings.identity_providers]
-        tokens = JwtTokens(providers, jwt_identities(holdings), self._now)
+        tokens = JwtTokens(providers, jwt_identities(holdings, settings.identity_providers), self._now)
         keys = ApiKeys(api_keys(holdings, {name: reading.value or () for name, reading in inputs.secrets.items()}))
         policy = Policy(declared(inputs))
         return Compiled(inputs.mounted, policy, Authenticator(keys, tokens, policy.refused), faults_of(inputs))
 
     def _provider(self, item: IdentityProvider) -> Provider:
-        return Provider(
-            item.name, item.issuer, item.algorithms, self._key_sets.of(item, self._root / "secrets"), item.leeway_seconds
-        )
+        keys = self._key_sets.of(item, self._root / "secrets")
+        return Provider(item.name, item.issuer, item.algorithms, keys, item.leeway_seconds, item.list_claims)
 
     def _say(self, fault: str) -> None:
         if fault and fault != self.fault:
@@ -202,6 +201,7 @@ def declared(inputs: Inputs) -> Declared:
         sealed=frozenset(name.namespace for name, reading in inputs.scopes.items() if reading.value is None),
         namespaces={name.name: reading.value or {} for name, reading in inputs.namespaces.items()},
         home=inputs.home,
+        shared=frozenset(inputs.mounted.settings.shared_pool_namespaces),
     )
 
 

@@ -15,7 +15,9 @@ from typing import Protocol
 
 from cachescope.core.endpoints import Endpoint, choose
 from cachescope.core.errors import ClusterError, WireFormatError
+from cachescope.core.log_lines import fault_of
 from cachescope.gateway.challenges import ChallengeAnswer, PoolTrust, Proof, due, kept, problem, proven
+from cachescope.gateway.steady import Steady
 
 log = logging.getLogger(__name__)
 
@@ -115,8 +117,10 @@ class Fleet:
         Args:
             trusts: Gives what to hold answers against, by pool (`pool_key`), as configured at that moment.
         """
+        steady = Steady("challenges")
         while True:
-            self.step(trusts())
+            with steady:
+                self.step(trusts())
             await asyncio.sleep(PERIOD_SECONDS)
 
     def step(self, trusts: Mapping[str, PoolTrust]) -> None:
@@ -153,6 +157,10 @@ class Fleet:
             return
         except ClusterError as error:
             self._refuse(endpoint, str(error))
+            return
+        except Exception as error:  # whoever holds the pool's key may sign whatever he likes
+            self._proofs.pop(endpoint, None)
+            self._refuse(endpoint, f"its answer cannot be read ({fault_of(error)['error']}); see who answers at its address")
             return
         if self._faults.pop(endpoint, None) or endpoint not in self._proofs:
             boot_id = proof.statement.boot_id

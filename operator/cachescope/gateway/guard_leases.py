@@ -13,6 +13,7 @@ from cachescope.core.endpoints import Endpoint
 from cachescope.core.errors import WireFormatError
 from cachescope.core.keys import KeyRing
 from cachescope.core.leases import GUARD, lease_name, read_lease
+from cachescope.core.log_lines import fault_of
 from cachescope.gateway.challenges import PoolTrust
 from cachescope.gateway.readings import LeaseText, Reading
 
@@ -54,6 +55,8 @@ def _verdict(lease: LeaseText, trust: PoolTrust, name: str) -> str | None:
         statement = read_lease(trust.keys, lease.statement, name=name)
     except WireFormatError as error:
         return str(error)
+    except Exception as error:  # its key signs whatever its holder likes: that is a fault of this lease alone
+        return f"its FenceLease cannot be read ({fault_of(error)['error']}); look for who wrote it"
     if (statement.holder, statement.pool_uid) != (GUARD, trust.pool_uid):
         return "the FenceLease is of another pool; look for who wrote it"
     return None

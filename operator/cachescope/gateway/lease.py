@@ -19,7 +19,7 @@ from cachescope.core.heads import Head
 from cachescope.core.leases import GATEWAY, LeaseStatement, Seen, lease_name, write_lease
 from cachescope.gateway.configuration import Configuration
 from cachescope.gateway.ledger_heads import Ledgers
-from cachescope.gateway.readings import read_ledger
+from cachescope.gateway.readings import read_ledger, whatever
 from cachescope.kube.rest import ApiError, ConflictError, Document, NotFoundError, collection
 from cachescope.kube.watched import Api, name_of, pages
 from cachescope.leases.rounds import LeaseConflict, LeaseGone, LostAnswer, Stored, Written
@@ -112,7 +112,8 @@ class GatewayLease:
         Raises:
             ClusterError: They cannot be read.
         """
-        return {name_of(item): read_ledger(item) async for page in pages(self._api, self._ledgers) for item in page["items"]}
+        read = whatever(read_ledger)
+        return {name_of(item): read(item) async for page in pages(self._api, self._ledgers) for item in page["items"]}
 
     def apply(self, heads: object) -> None:
         """Take the heads over; each pool's fault is that pool's."""

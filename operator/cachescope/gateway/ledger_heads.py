@@ -15,6 +15,7 @@ from collections.abc import Mapping
 
 from cachescope.core.errors import SpecError
 from cachescope.core.heads import Head
+from cachescope.core.log_lines import fault_of
 from cachescope.gateway.readings import Reading
 from cachescope.kube.watched import Name
 
@@ -47,6 +48,8 @@ class LedgerHeads:
                 current[name] = self._follow(name, reading)
             except SpecError as error:
                 faults[name] = str(error)
+            except Exception as error:  # a pool without a head is not routable; the others go on
+                faults[name] = f"its ledger cannot be followed ({fault_of(error)['error']}); report this with the object"
         changed = current != self.current
         self.current, self.faults, self._read = current, faults, ledgers
         return changed

@@ -31,6 +31,7 @@ from cachescope.gateway.key_sets import ProviderKeySets
 from cachescope.gateway.lease import GatewayLease, Pod, RestLeases, ledgers_path
 from cachescope.gateway.processor import serve
 from cachescope.gateway.standing import Standing
+from cachescope.gateway.steady import Steady
 from cachescope.gateway.stores import CLUSTER, Followed, follow
 from cachescope.kube.rest import Rest
 from cachescope.leases.clock import process_clock
@@ -112,13 +113,14 @@ class Gateway:
         self._changed.set()
 
     async def _keep_fresh(self) -> None:
+        steady = Steady("configuration")
         while True:
             self._changed.clear()
             started = time.monotonic()
-            await self.configuration.refresh()
-            snapshot = self.configuration.current()
-            if snapshot:
-                self._key_sets.tend(snapshot.settings)
+            with steady:
+                await self.configuration.refresh()
+                if snapshot := self.configuration.current():
+                    self._key_sets.tend(snapshot.settings)
             # A pause as long as the work: changes that come in one after the other are taken over together.
             await asyncio.sleep(max(LEAST_PAUSE_SECONDS, time.monotonic() - started))
             with contextlib.suppress(TimeoutError):
@@ -145,9 +147,11 @@ class Gateway:
 
     async def _publish(self, holder: GatewayLease, rounds: Rounds) -> None:
         """An extra round whenever other pods are routed to than the lease says: a pool is Ready by that."""
+        steady = Steady("routable pods")
         while True:
-            if self.fleet.routable(self.trusts()) != holder.said:
-                rounds.hurry()
+            with steady:
+                if self.fleet.routable(self.trusts()) != holder.said:
+                    rounds.hurry()
             await asyncio.sleep(ROUTABLE_SECONDS)
 
 

@@ -59,7 +59,7 @@ class LastGood(Generic[Raw, Good]):
         except OSError as error:
             # A file that vanished while it was replaced: what is there next time is read anew.
             self._seen, self.fault = None, str(error)
-        except (CacheScopeError, ValueError) as error:
+        except (CacheScopeError, ValueError, RecursionError) as error:
             self.fault = str(error)
         return self.value
 

@@ -3,9 +3,10 @@
 Rules:
 
 - a tenant may use the pools that admit its namespace: those of the namespace itself, and those whose selector matches its labels;
-- of several pools that serve one model name, the tenant's own namespace comes first, then the installation's, which is the
-  platform's, then the oldest, then the least UID: a newcomer that takes the model name of another changes nothing for those who are
-  served, and no team draws the prompts of another away from the platform's pools;
+- a selector counts in the installation's namespace and in those that its settings list: no other team draws prompts to its engines
+  that the platform did not trust with them;
+- of several pools that serve one model name, the tenant's own namespace comes first, then the installation's, then the oldest, then
+  the least UID: a newcomer that takes the model name of another changes nothing for those who are served;
 - every request has exactly one scope: of the CacheScopes of the tenant's namespace that name it and the pool, the narrowest, and
   without one the default, class `Tenant`; what a scope names and nobody declared is passed over;
 - while a CacheScope of a namespace cannot be read, its tenants share nothing (class `Request`): it may say anything;
@@ -50,6 +51,7 @@ class Declared:
         sealed: Namespaces with a CacheScope that cannot be read.
         namespaces: Labels by namespace.
         home: The installation's namespace.
+        shared: Further namespaces whose pools may serve others.
     """
 
     pools: Collection[KnownPool] = ()
@@ -58,6 +60,7 @@ class Declared:
     sealed: frozenset[str] = frozenset()
     namespaces: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     home: str = ""
+    shared: frozenset[str] = frozenset()
 
 
 class Policy:
@@ -79,7 +82,8 @@ class Policy:
         self._local: defaultdict[str, list[KnownPool]] = defaultdict(list)
         for item in sorted(declared.pools, key=_age):
             self._local[item.pool.namespace].append(item)
-        self._open = [item for items in self._local.values() for item in items if _labels(item.pool)]
+        trusted = declared.shared | {declared.home}
+        self._open = [item for namespace in trusted for item in self._local.get(namespace, ()) if _labels(item.pool)]
         self._open.sort(key=lambda item: (item.pool.namespace != declared.home, *_age(item)))
         self._rules = _rules(declared.scopes)
         self._served: dict[str, Mapping[str, KnownPool]] = {}

@@ -202,7 +202,7 @@ def _entry(key_id: str, content: str) -> KeyEntry:
     try:
         fields = json.loads(base64.b64decode(content, validate=True))
         entry = KeyEntry(key_id, str(fields["hash"]), str(fields["principal"]))
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         # The type alone: the text of the error could quote what somebody stored there by mistake.
         what = type(error).__name__
         raise SpecError(f"{key_id!r} is no API key entry ({what}); make one: `cachescope keys create`") from error

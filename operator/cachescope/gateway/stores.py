@@ -17,9 +17,10 @@ from cachescope.core.heads import Head
 from cachescope.core.labels import API_KEYS_LABEL
 from cachescope.gateway import readings
 from cachescope.gateway.readings import KeyEntry, KnownPool, KnownTenant, LeaseText, Reading
+from cachescope.gateway.steady import Steady
 from cachescope.kube.endpoint_slices import EndpointSlices
 from cachescope.kube.rest import collection
-from cachescope.kube.watched import Api, Name, Watched
+from cachescope.kube.watched import RETRY_SECONDS, Api, Name, Watched
 
 CLUSTER = "Cluster"
 
@@ -103,8 +104,8 @@ class Followed:
     async def run(self) -> None:
         """Follow all of it until cancelled."""
         async with asyncio.TaskGroup() as group:
-            for watch in self.watches().values():
-                group.create_task(watch.run())
+            for kind, watch in self.watches().items():
+                group.create_task(_steadily(kind, watch))
 
 
 def follow(api: Api, namespace: str, scope: str, *, changed: Callable[[], None], ledgers_changed: Callable[[], None]) -> Followed:
@@ -131,12 +132,23 @@ def follow(api: Api, namespace: str, scope: str, *, changed: Callable[[], None],
         changed=changed,
     )
     namespaces = (
-        None if where else Watched(api, collection("v1", "namespaces", None), parse=readings.read_namespace, changed=changed)
+        None
+        if where
+        else Watched(api, collection("v1", "namespaces", None), parse=readings.whatever(readings.read_namespace), changed=changed)
     )
     stores = Stores(pools, tenants, scopes, ledgers, secrets, namespaces, namespace)
     watches: dict[str, Watched[Any]] = {kind: store for kind, store in stores.by_kind().items() if isinstance(store, Watched)}
     leases = own(FenceLease, readings.read_lease, lambda: None)
     return Followed(stores, leases, EndpointSlices(api, where), watches)
+
+
+async def _steadily(kind: str, watch: Watched[Any]) -> None:
+    """Follow one kind; should an object end that all the same, its list is read anew, and the other kinds know nothing of it."""
+    steady = Steady(f"watch of {kind}")
+    while True:
+        with steady:
+            await watch.run()
+        await asyncio.sleep(RETRY_SECONDS)
 
 
 def _watched(

@@ -4,6 +4,8 @@ Rules:
 
 - what we want must be contained in what is there; what the API server or an admission webhook adds is no drift;
 - absent, empty text, empty list and empty map are equal; `false` and `0` are not absent;
+- a map or a list that the API treats as one value, and that somebody wrote since we did, is compared whole (`ownership.lost`):
+  a label more in a selector is another selector, also when ours are in it;
 - list items are matched by their key where the API merges them by one, else by position and number;
 - quantities are compared by value (`500m` is `0.5`), and only where the API has quantities;
 - a field that somebody put where only we write, and that we do not want, is drift, and so is one that we no longer want
@@ -20,7 +22,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any, Final
 
 from cachescope.core.labels import FIELD_MANAGER
-from cachescope.kube.ownership import foreign_fields, owned_fields, scaled, surplus
+from cachescope.kube.ownership import foreign_fields, lost, owned_fields, scaled, surplus
 from cachescope.kube.rest import Document
 
 Manifest = Mapping[str, Any]
@@ -35,6 +37,18 @@ _KEYS: Final[Mapping[str, str]] = {
     "volumeMounts": "mountPath",
     "volumes": "name",
 }
+_DEFAULTS: Final[Mapping[tuple[str, str], Any]] = {
+    ("fieldRef", "apiVersion"): "v1",
+    ("ports", "protocol"): "TCP",
+    ("resourceFieldRef", "divisor"): "0",
+    ("roleRef", "apiGroup"): "rbac.authorization.k8s.io",
+    ("serviceAccountToken", "expirationSeconds"): 3600,
+    ("subjects", "apiGroup"): "rbac.authorization.k8s.io",
+}
+"""What the API server fills in inside of values that it compares whole, by the field around it.
+
+One that is missing here costs a write whenever somebody else forces such a value to be the same as ours; nothing else.
+"""
 _QUANTITIES: Final = frozenset({"limits", "requests", "sizeLimit", "storage", "divisor"})
 _SUFFIXES: Final[Mapping[str, Decimal]] = {
     **{f"{unit}i": Decimal(1024) ** power for power, unit in enumerate("KMGTPE", 1)},
@@ -54,6 +68,7 @@ def drifted(live: Document, desired: Manifest, manager: str = FIELD_MANAGER) -> 
     wanted = as_applied(live, desired, manager)
     named = {name: value for name, value in wanted.items() if name not in _NAMED_BY_PATH}
     kept = contains(live, named) and bool(owned_fields(live, manager))
+    kept = kept and all(_whole(*pair) for pair in lost(live, manager, named))
     return not kept or surplus(live, manager, wanted) or unchangeable(live, desired)
 
 
@@ -126,6 +141,18 @@ def contains(live: Any, wanted: Any, field: str = "", *, quantity: bool = False)
     if isinstance(wanted, (list, tuple)):
         return isinstance(live, (list, tuple)) and _contains_items(live, wanted, field)
     return _equal_quantities(live, wanted) if quantity else type(live) is type(wanted) and live == wanted
+
+
+def _whole(live: Any, wanted: Any, field: str) -> bool:  # noqa: ANN401 - any JSON value
+    """Whether a value is what we want and no more, but for defaults; an empty map is not absent: it selects everything."""
+    if isinstance(live, Mapping) and isinstance(wanted, Mapping):
+        pairs = (
+            (name, *(fields.get(name, _DEFAULTS.get((field, name))) for fields in (live, wanted))) for name in {**live, **wanted}
+        )
+        return all(_whole(there, part, name) for name, there, part in pairs)
+    if live and wanted and isinstance(live, (list, tuple)) and isinstance(wanted, (list, tuple)):
+        return len(live) == len(wanted) and all(_whole(there, part, field) for there, part in zip(live, wanted, strict=True))
+    return isinstance(live, Mapping) == isinstance(wanted, Mapping) and contains(live, wanted, field)
 
 
 def _same(live: object, wanted: object) -> bool:

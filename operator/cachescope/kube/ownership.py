@@ -5,6 +5,8 @@ Rules:
 - guarded is what an object does: every top-level field but metadata, status, and the lists of a ServiceAccount that platforms fill;
 - surplus is what somebody owns and we do not want: guarded fields, and of our own fields the metadata too; who applies what we want
   owns it with us, and that is peace, whether the API server counts him or us as its owner;
+- a map or a list that the API treats as one value (a Service's selector, a LabelSelector, rules) belongs to whoever changed it
+  last: one that we want and no longer own may hold more than we want (`lost`), while a granular one shows what was added;
 - the number of replicas is never surplus (autoscalers and `kubectl scale` set it), nor is the mark of `kubectl rollout restart`;
 - writes to the subresources `status` and `scale` are nobody's edits.
 
@@ -57,6 +59,25 @@ def foreign_fields(live: Mapping[str, Any], manager: str, desired: Mapping[str, 
             if path not in _OTHERS_MAY and path != _ANNOTATIONS:
                 _copy(path, fields, found)
     return found
+
+
+def lost(live: Mapping[str, Any], manager: str, desired: Mapping[str, Any]) -> Iterator[tuple[Any, Any, str]]:
+    """Maps and lists of one value that we want and do not own (any more): as they are, as we want them, and their field.
+
+    A granular one has its parts in the set of whoever owns some of it; one of one value never has any. What nobody owns counts as
+    one value too: nobody's record would show an addition to it.
+
+    Args:
+        live: The object; it holds all that we want.
+        manager: Our field manager.
+        desired: What we apply.
+    """
+    others: dict[str, Any] = {}
+    for entry in _entries(live):
+        if not _is(entry, manager) and entry.get("subresource") not in _SUBRESOURCES:
+            others = _union(others, entry.get("fieldsV1") or {})
+    # Metadata is never one value, and nobody owns it where it is no more than a name.
+    return _lost(live, desired, {"f:metadata": {}, **owned_fields(live, manager)}, others)
 
 
 def owned_fields(live: Mapping[str, Any], manager: str) -> dict[str, Any]:
@@ -117,6 +138,30 @@ def _unwanted(fields: Fields, wanted: Any, path: Path = ()) -> Iterator[Path]:  
             yield from _leaves(inner, (*path, mark))
         else:
             yield from _unwanted(inner, there, (*path, mark))
+
+
+def _lost(live: Any, wanted: Any, ours: Fields, others: Fields) -> Iterator[tuple[Any, Any, str]]:  # noqa: ANN401 - any JSON value
+    for mark, part in _containers(wanted, {**others, **ours}):
+        found, mine, theirs = _step(live, mark), ours.get(mark), others.get(mark) or {}
+        if mine is None and not _parted(theirs):
+            if found or part:
+                yield found, part, mark.partition(":")[2]
+        elif mine is None or _parted(mine):
+            yield from _lost(found, part, mine or {}, theirs)
+
+
+def _containers(wanted: Any, marks: Fields) -> Iterator[tuple[str, Any]]:  # noqa: ANN401 - any JSON value
+    """Maps and lists in what we want, by their marks; items of a list that is one value have none."""
+    if isinstance(wanted, Mapping):
+        yield from ((f"f:{name}", part) for name, part in wanted.items() if isinstance(part, (Mapping, list, tuple)))
+        return
+    for mark in marks:
+        if mark.startswith("k:") and (item := _step(wanted, mark)) is not None:
+            yield mark, item
+
+
+def _parted(fields: Fields) -> bool:
+    return bool(fields.keys() - {"."})
 
 
 def _step(wanted: Any, mark: str) -> Any:  # noqa: ANN401 - any JSON value

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 from urllib.parse import urlencode
@@ -19,6 +20,10 @@ from cachescope import __version__
 from cachescope.core.errors import ClusterError
 
 REQUEST_SECONDS = 30.0
+DEEPEST = 12_000
+"""Recursion limit of the process. The API server keeps objects nested 10,000 deep (anybody's `managedFields` will do), and one that
+cannot be parsed would take the list of everybody's with it. So deep, the parser needs 2 of the 8 MiB that a stack usually has."""
+
 MERGE_PATCH = "application/merge-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"  # JSON is YAML
 USER_AGENT = f"cachescope/{__version__}"
@@ -62,6 +67,7 @@ class Rest:
         self._api: client.ApiClient | None = None
 
     async def __aenter__(self) -> Rest:
+        sys.setrecursionlimit(max(sys.getrecursionlimit(), DEEPEST))
         await load_configuration()
         self._api = client.ApiClient()
         return self
@@ -126,7 +132,7 @@ class Rest:
                 if event["type"] == "ERROR":
                     raise _error(int(event["object"].get("code") or 500), path, str(event["object"].get("message")))
                 yield event
-        except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+        except (aiohttp.ClientError, TimeoutError, OSError, ValueError, RecursionError) as error:
             raise ApiError(0, f"the watch of {path} broke ({type(error).__name__}); it starts again") from error
         finally:
             response.close()
@@ -143,7 +149,7 @@ class Rest:
         response = await self._send(method, path, body=body, query=query, content_type=content_type)
         try:
             found: Document = json.loads(await response.read())
-        except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+        except (aiohttp.ClientError, TimeoutError, OSError, ValueError, RecursionError) as error:
             raise ApiError(0, f"the answer to {method} {path} was lost ({type(error).__name__}); try again") from error
         return found
 
@@ -159,6 +165,7 @@ class Rest:
     ) -> aiohttp.ClientResponse:
         if self._api is None:
             raise RuntimeError("requests are sent inside `async with Rest()`; enter it first")
+        _check(path)
         headers = {"Content-Type": content_type, "Accept": "application/json", "User-Agent": USER_AGENT}
         url = self._api.configuration.host + path + (f"?{urlencode(query)}" if query else "")
         try:
@@ -187,6 +194,12 @@ async def load_configuration() -> None:
     except config.ConfigException:
         # Named here: the client reads the variable only once, when it is imported.
         await config.load_kube_config(config_file=os.environ.get("KUBECONFIG"))  # type: ignore[no-untyped-call]
+
+
+def _check(path: str) -> None:
+    """A name that came from an object must not lead to another one."""
+    if any(part in {"", ".", ".."} for part in path.split("/")[1:]) or set(path) & set("?#%"):
+        raise ApiError(400, f"{path!r} is no path of an object; correct the name in it")
 
 
 def _error(status: int, what: str, message: str) -> ApiError:

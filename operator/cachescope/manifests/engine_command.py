@@ -9,7 +9,7 @@ from cachescope.core.errors import SpecError
 from cachescope.core.front_doors import MIDDLEWARE, forbidden
 from cachescope.core.labels import ENGINE_PORT
 from cachescope.engines.routes import Capability
-from cachescope.engines.vllm import ROUTES, capability
+from cachescope.engines.vllm import capability
 from cachescope.manifests.model_files import model_path
 from cachescope.manifests.parts import literal
 
@@ -52,12 +52,6 @@ def command(pool: ServingPool) -> list[str]:
 def variables(pool: ServingPool) -> dict[str, str]:
     """The environment of the engine container, the guard's own variables aside."""
     return {**_QUIET, **_WRITABLE, **{name: literal(value) for name, value in pool.spec.engine.env.items()}, **_FIXED}
-
-
-def routes_of(version: str) -> dict[str, Capability]:
-    """What the engine does with a salt, by route (`POST /v1/completions`)."""
-    verdict = capability(version)
-    return {f"{method} {path}": verdict for method, path in ROUTES}
 
 
 def _problems(pool: ServingPool) -> Iterator[str]:

@@ -8,9 +8,6 @@ from cachescope.manifests.children import child, engine_selector
 from cachescope.manifests.parts import Manifest
 from cachescope.manifests.platform import Platform
 
-API_SERVER_PORTS = (443, 6443)
-"""Of the Service and of the servers behind it: some networks judge a connection before its address is translated, some after."""
-
 
 def engine_policy(platform: Platform, pool: ServingPool) -> Manifest:
     """Engines hear the installation's gateways, and monitoring on the metrics port; they call the API server alone.
@@ -31,7 +28,7 @@ def engine_policy(platform: Platform, pool: ServingPool) -> Manifest:
 
 
 def _to_api_server(platform: Platform) -> Manifest:
-    rule: Manifest = {"ports": [_port(number) for number in API_SERVER_PORTS]}
+    rule: Manifest = {"ports": [_port(number) for number in platform.api_server_ports]}
     if platform.api_servers:
         rule["to"] = [{"ipBlock": {"cidr": cidr}} for cidr in platform.api_servers]
     return rule

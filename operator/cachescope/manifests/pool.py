@@ -13,6 +13,8 @@ from cachescope.manifests.parts import Manifest
 from cachescope.manifests.platform import Platform
 from cachescope.manifests.revisions import Revision, revision_object
 
+ACCOUNT_ANNOTATION = "cachescope.dev/service-account"
+"""On engine pods: UID of the ServiceAccount that they were made for."""
 _PULL_SECONDS = 600
 _FETCH_SECONDS = 3600
 _ROLLING_UPDATES = {
@@ -60,6 +62,25 @@ def deployment(pool: ServingPool, revision: Revision, *, omit_replicas: bool = F
     if not omit_replicas:
         spec["replicas"] = pool.spec.replicas
     return child(pool, "Deployment", name=pool.name, annotations={SPEC_ANNOTATION: revision.inputs}, spec=spec)
+
+
+def bound_to(manifest: Manifest, account_uid: str) -> Manifest:
+    """The Deployment with pods of this very ServiceAccount, so that they are made anew when the account is.
+
+    A token dies with the account that it was made for, and a node renews it only near the end of its life. The UID stays out of
+    the frozen template: it is no decision of people, and no version of the operator changes it.
+
+    Args:
+        manifest: The Deployment.
+        account_uid: UID of the ServiceAccount; empty when it is not known.
+    """
+    if not account_uid:
+        return manifest
+    spec = manifest["spec"]
+    template = spec["template"]
+    annotations = {**template["metadata"].get("annotations", {}), ACCOUNT_ANNOTATION: account_uid}
+    template = {**template, "metadata": {**template["metadata"], "annotations": annotations}}
+    return {**manifest, "spec": {**spec, "template": template}}
 
 
 def service(pool: ServingPool) -> Manifest:

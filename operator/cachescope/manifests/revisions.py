@@ -2,7 +2,8 @@
 
 Rules:
 
-- `inputs` is a digest of what **people** decided, never of code or of the guard's image;
+- `inputs` is a digest of what the **pool's** people decided, never of code, of the guard's image, or of what the installation
+  decides for all pools at once (the largest body, the UID): these come with the next rollout, or where guards are updated now;
 - while the inputs are the same, the template that was built first is applied, whichever version reads it;
 - defaults are no part of the inputs: a field that a later version adds rolls no pool. So the default of a field never changes;
 - a revision is immutable and named by its content; of several of a pool, the one with the highest number is in use.
@@ -36,7 +37,7 @@ class Revision:
     """A pod template that was built once.
 
     Attributes:
-        inputs: Digest of what people decided.
+        inputs: Digest of what the pool's people decided.
         template: The template.
         guard_image: Image of the guard in it.
         guard_version: CacheScope's version in that image.
@@ -62,7 +63,7 @@ def build_revision(platform: Platform, pool: ServingPool, pool_target: TargetNam
         SpecError: The pool cannot be guarded, or its fields contradict one another.
     """
     template = _plain(pod_template(platform, pool, pool_target))
-    return Revision(_inputs(platform, pool, pool_target), template, platform.guard_image, platform.guard_version)
+    return Revision(_inputs(pool, pool_target), template, platform.guard_image, platform.guard_version)
 
 
 def chosen(pool: ServingPool, existing: Revision | None, fresh: Revision) -> Revision:
@@ -108,12 +109,9 @@ def read_revision(document: Manifest) -> Revision:
     return Revision(texts[0], template, texts[1], texts[2], number)
 
 
-def _inputs(platform: Platform, pool: ServingPool, pool_target: TargetName) -> str:
+def _inputs(pool: ServingPool, pool_target: TargetName) -> str:
     spec = pool.spec.model_dump(mode="json", by_alias=True, exclude_defaults=True, exclude=_NOT_OF_PODS)
-    decided = {"pool": pool.uid, "target": pool_target, "maxRequestBytes": platform.max_request_bytes, "spec": spec}
-    if platform.run_as_user is not None:
-        decided["runAsUser"] = platform.run_as_user
-    return sha256(_canonical(decided))
+    return sha256(_canonical({"pool": pool.uid, "target": pool_target, "spec": spec}))
 
 
 def _data(revision: Revision) -> Manifest:

@@ -10,11 +10,11 @@ from cachescope.api.documents import API_VERSION
 from cachescope.api.kinds import KINDS
 from cachescope.cli.doctor.findings import Document, Documents, Unseen
 from cachescope.cli.doctor.observed import OPERATOR_LEASE, ROOT_KEYS, Observed, label
+from cachescope.cli.operator_lease import LEASE_NAME, LEASES
 from cachescope.core.labels import COMPONENT_LABEL, ENGINE, GATEWAY, OPERATOR, PART_OF_LABEL, ROOT_KEYS_SECRET
 from cachescope.kube.rest import ApiError, NotFoundError, collection
 
 OURS = f"{PART_OF_LABEL}=cachescope"
-LEASE_NAME = "cachescope-operator"
 _RBAC = "rbac.authorization.k8s.io/v1"
 
 
@@ -42,7 +42,7 @@ async def gather(api: Api, namespace: str) -> Observed:
     space = None if cluster_wide(deployments) else namespace
     documents = {
         "deployments": deployments,
-        OPERATOR_LEASE: await _one(api, f"{collection('coordination.k8s.io/v1', 'leases', namespace)}/{LEASE_NAME}"),
+        OPERATOR_LEASE: await _one(api, f"{collection(*LEASES, namespace)}/{LEASE_NAME}"),
         ROOT_KEYS: await _one(api, f"{collection('v1', 'secrets', namespace)}/{ROOT_KEYS_SECRET}"),
         **await _lists(api, namespace, space),
     }

@@ -6,17 +6,15 @@ import base64
 import binascii
 import re
 from collections.abc import Iterator
-from datetime import datetime, timedelta
 from functools import cache
 
 from cachescope.api.crds import definitions
 from cachescope.api.kinds import KINDS
 from cachescope.cli.doctor.findings import Document, Finding, Unseen, failed, noted, passed, unseen
 from cachescope.cli.doctor.observed import OPERATOR_LEASE, ROOT_KEYS, Observed, label
+from cachescope.cli.operator_lease import age, silent
 from cachescope.core.labels import COMPONENT_LABEL, GATEWAY, OPERATOR, ROOT_KEYS_SECRET, SPEC_ANNOTATION
 
-CLOCK_SKEW = timedelta(seconds=30)
-"""How far the clocks of this machine and the operator's may be apart; a Lease holds the time of who wrote it."""
 _CRDS = "helm upgrade --install cachescope-crds, with the chart of this version"
 _KEY = re.compile(r"[0-9a-f]{64}\Z")
 
@@ -92,13 +90,12 @@ def _lease(observed: Observed) -> Finding:
     if isinstance(lease, Unseen):
         return unseen(name, lease)
     look = f"see the operator's log: kubectl logs -n {observed.namespace} -l {COMPONENT_LABEL}={OPERATOR}"
-    if not lease or not lease[0]["spec"].get("renewTime"):
+    renewed = age(lease[0], observed.now) if lease else None
+    if renewed is None:
         return failed(name, "no operator has ever held it", look)
-    spec = lease[0]["spec"]
-    age = observed.now - datetime.fromisoformat(spec["renewTime"])
-    if age > timedelta(seconds=spec.get("leaseDurationSeconds", 15)) + CLOCK_SKEW:
-        return failed(name, f"it was renewed {int(age.total_seconds())} s ago: no operator works, or clocks differ", look)
-    return passed(name, f"held by {spec.get('holderIdentity') or 'nobody at this moment'}")
+    if silent(lease[0], observed.now):
+        return failed(name, f"it was renewed {int(renewed.total_seconds())} s ago: no operator works, or clocks differ", look)
+    return passed(name, f"held by {lease[0]['spec'].get('holderIdentity') or 'nobody at this moment'}")
 
 
 def _root_keys(observed: Observed) -> Finding:

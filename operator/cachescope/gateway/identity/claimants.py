@@ -2,6 +2,7 @@
 
 Rules:
 
+- a claim of a token has one value, or matches nobody, unless the provider's `listClaims` names it (`api.claims`);
 - identities come in the order in which they were accepted, and of several that match the first decides;
 - the principal of a tenant is taken from one claim alone: two claims could hold the same text for two people.
 """
@@ -9,9 +10,10 @@ Rules:
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from cachescope.api.claims import AUDIENCE, values_of
 from cachescope.core.errors import SpecError
 from cachescope.gateway.strict_json import Json
 
@@ -26,8 +28,8 @@ class JwtIdentity:
     Attributes:
         tenant_uid: UID of the tenant.
         provider: Name of the provider.
-        audience: What `aud` must be, or contain.
-        claims: Text that further claims must be, or contain.
+        audience: What `aud` must be; contain, where it may have several values.
+        claims: What further claims must be; contain, where they may have several values.
         principal_claim: The claim that names whom the token speaks for.
     """
 
@@ -42,11 +44,10 @@ class JwtIdentity:
         if not (self.tenant_uid and self.provider and self.audience and self.principal_claim):
             raise SpecError("a JWT identity needs a tenant UID, a provider, an audience and a principal claim; set all of them")
 
-    def matches(self, claims: Mapping[str, Json]) -> bool:
-        """Whether verified claims belong to the tenant."""
-        return self.audience in _texts(claims.get("aud")) and all(
-            value in _texts(claims.get(name)) for name, value in self.claims.items()
-        )
+    def matches(self, claims: Mapping[str, Json], several: Collection[str]) -> bool:
+        """Whether verified claims belong to the tenant; `several` names those that may have several values."""
+        asked = [(AUDIENCE, self.audience), *self.claims.items()]
+        return all(value in values_of(claims.get(name), several=name in several) for name, value in asked)
 
 
 class Claimants:
@@ -54,10 +55,13 @@ class Claimants:
 
     Args:
         identities: In the order in which they were accepted.
+        several: Names of the claims that may have several values.
     """
 
-    def __init__(self, identities: Sequence[JwtIdentity]) -> None:
+    def __init__(self, identities: Sequence[JwtIdentity], several: Collection[str] = ()) -> None:
         self._identities = identities
+        self._several = frozenset(several)
+        self._asked = frozenset({AUDIENCE}.union(*(identity.claims for identity in identities)))
         values: defaultdict[str, set[str]] = defaultdict(set)
         self._principals: defaultdict[str, set[str]] = defaultdict(set)
         for identity in identities:
@@ -74,26 +78,27 @@ class Claimants:
 
     def know_audience(self, claims: Mapping[str, Json]) -> bool:
         """Whether anybody takes tokens for this audience."""
-        return any(audience in self._names for audience in _texts(claims.get("aud")))
+        return any(audience in self._names for audience in self._values(claims, AUDIENCE))
+
+    def ambiguous(self, claims: Mapping[str, Json]) -> list[str]:
+        """Claims that somebody asks for, and that have several values here and must not."""
+        lists = {name for name in self._asked - self._several if isinstance(value := claims.get(name), list) and len(value) > 1}
+        return sorted(lists)
 
     def first(self, claims: Mapping[str, Json]) -> JwtIdentity | None:
         """The identity that decides, or `None` when nobody claims the token."""
         places = sorted(place for key in self._keys(claims) for place in self._places.get(key, ()))
-        return next((found for place in places if (found := self._identities[place]).matches(claims)), None)
+        return next((found for place in places if (found := self._identities[place]).matches(claims, self._several)), None)
 
     def principal_claims(self, tenant_uid: str) -> set[str]:
         """The claims that the tenant takes its principals from."""
         return self._principals[tenant_uid]
 
     def _keys(self, claims: Mapping[str, Json]) -> Iterator[tuple[str, str, str]]:
-        for audience in dict.fromkeys(_texts(claims.get("aud"))):
+        for audience in dict.fromkeys(self._values(claims, AUDIENCE)):
             for name in self._names.get(audience, ()):
-                for value in {""} if name == "" else set(_texts(claims.get(name))):
+                for value in {""} if name == "" else set(self._values(claims, name)):
                     yield audience, name, value
 
-
-def _texts(claim: Json) -> Sequence[str]:
-    """The texts in a claim: itself, or those of a list."""
-    if isinstance(claim, str):
-        return (claim,)
-    return [item for item in claim if isinstance(item, str)] if isinstance(claim, list) else ()
+    def _values(self, claims: Mapping[str, Json], name: str) -> Sequence[str]:
+        return values_of(claims.get(name), several=name in self._several)

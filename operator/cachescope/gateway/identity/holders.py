@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from cachescope.api.claims import ApiKeysClaim, JwtClaim
+from cachescope.api.settings import IdentityProvider
 from cachescope.gateway.identity.api_keys import ApiKeyEntry
 from cachescope.gateway.identity.claimants import JwtIdentity
 from cachescope.gateway.readings import Held, KeyEntry, KnownTenant
@@ -23,18 +24,23 @@ class Holding(NamedTuple):
 
     held: Held
     tenant_uid: str
+    namespace: str
 
 
 def in_order(tenants: Iterable[KnownTenant]) -> list[Holding]:
     """All claims that tenants hold, the earliest first."""
-    holdings = [Holding(held, tenant.uid) for tenant in tenants for held in tenant.held]
+    holdings = [Holding(held, tenant.uid, tenant.namespace) for tenant in tenants for held in tenant.held]
     return sorted(holdings, key=lambda holding: (holding.held.since, holding.tenant_uid))
 
 
-def jwt_identities(holdings: Iterable[Holding]) -> list[JwtIdentity]:
-    """Whose tokens are whose."""
-    claims = [(item.held.claim, item.tenant_uid) for item in holdings if isinstance(item.held.claim, JwtClaim)]
-    return [JwtIdentity(uid, it.provider, it.audience, it.claims, it.principal_claim) for it, uid in claims if _meaningful(it)]
+def jwt_identities(holdings: Iterable[Holding], providers: Iterable[IdentityProvider]) -> list[JwtIdentity]:
+    """Whose tokens are whose; a claim is worth nothing where its provider is not for the tenant's namespace."""
+    known, found = {provider.name: provider for provider in providers}, []
+    for item in holdings:
+        it = item.held.claim
+        if isinstance(it, JwtClaim) and _meaningful(it) and it.provider in known and known[it.provider].admits(item.namespace):
+            found.append(JwtIdentity(item.tenant_uid, it.provider, it.audience, it.claims, it.principal_claim))
+    return found
 
 
 def api_keys(holdings: Iterable[Holding], secrets: Secrets) -> dict[str, list[ApiKeyEntry]]:

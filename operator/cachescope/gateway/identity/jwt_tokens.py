@@ -7,8 +7,8 @@ Rules, in their order:
 3. the key comes from the provider's own set, by `kid`, which is a name and nothing else; what a token says of keys (`jku`, `jwk`,
    `x5u`, `x5c`) is not read, and what it declares critical (`crit`) is refused, for none of it is understood here;
 4. the signature verifies; `exp` is there and not past; `nbf` and `iat` are not in the future; `aud` names an audience of a tenant;
-5. a tenant matches provider, audience and claims, and of several the one whose claim was accepted first; the principal is a text
-   that is not empty.
+5. a tenant matches provider, audience and claims, each with one value unless the provider's settings say otherwise, and of several
+   tenants the one whose claim was accepted first; the principal is a text that is not empty.
 
 A verified token is remembered until it ends, at most 60 seconds, and only while the key set that verified it is unchanged.
 """
@@ -26,6 +26,7 @@ from dataclasses import dataclass
 
 import jwt
 
+from cachescope.api.claims import AUDIENCE
 from cachescope.core.errors import SpecError
 from cachescope.core.scopes import Credential
 from cachescope.gateway.identity.claimants import Claimants, JwtIdentity
@@ -55,6 +56,7 @@ class Provider:
         algorithms: Signature algorithms that are allowed; all asymmetric.
         keys: Its public keys.
         leeway_seconds: By how much its clock and ours may differ.
+        list_claims: Claims of its tokens that may have several values.
     """
 
     name: str
@@ -62,6 +64,7 @@ class Provider:
     algorithms: Sequence[str]
     keys: KeySet
     leeway_seconds: float = 30.0
+    list_claims: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         """Refuse what would verify nothing, or anything."""
@@ -102,7 +105,7 @@ class JwtTokens:
         by_provider: defaultdict[str, list[JwtIdentity]] = defaultdict(list)
         for identity in identities:
             by_provider[identity.provider].append(identity)
-        self._claimants = {provider.name: Claimants(by_provider[provider.name]) for provider in providers}
+        self._claimants = {provider.name: Claimants(by_provider[provider.name], provider.list_claims) for provider in providers}
         self._now = now
         self._remembered: OrderedDict[bytes, _Remembered] = OrderedDict()
 
@@ -138,9 +141,14 @@ class JwtTokens:
 
     def _identity(self, provider: Provider, claims: Mapping[str, Json]) -> Identity:
         claimants = self._claimants[provider.name]
+        ambiguous = claimants.ambiguous(claims)
+        if AUDIENCE in ambiguous:
+            raise Unauthenticated(_several(AUDIENCE))
         if not claimants.know_audience(claims):
             raise Unauthenticated("the token is for another audience; ask the identity provider for one for this service")
         found = claimants.first(claims)
+        if found is None and ambiguous:
+            raise Forbidden(_several(", ".join(ambiguous)))
         if found is None:
             raise Forbidden("the token belongs to no tenant; ask the platform team to add its claims to a Tenant")
         # All identities of the tenant count, also those that do not match: two claims could hold the same text for two people.
@@ -231,6 +239,13 @@ def _time(claims: Mapping[str, Json], name: str) -> float | None:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
         raise Unauthenticated(f"the token's `{name}` is not a time; ask its issuer for another token")
     return float(value)
+
+
+def _several(names: str) -> str:
+    return (
+        f"the token has several values in {names}; ask its issuer for one with one value, or the platform team to list the claim "
+        "in the provider's `listClaims`"
+    )
 
 
 def _principal(claims: Mapping[str, Json], name: str) -> str:
