@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from e2e.stack import audit, helm, kubectl, outage, tenancy
+from e2e.stack import audit, gitops, helm, kubectl, outage, tenancy
 from e2e.stack.install import OPERATOR, POOL, RELEASE, Stack, apply_quickstart, pool_is_ready
 from e2e.stack.paths import CHARTS
 from e2e.stack.waiting import until
@@ -60,7 +60,7 @@ def test_tools_that_apply_the_same_objects_change_nothing(stack: Stack) -> None:
     tools: tuple[Callable[[], object], ...] = (
         lambda: apply_quickstart(stack),
         lambda: helm.upgrade(RELEASE, CHARTS / "cachescope", "--force-conflicts", *stack.values()),
-        lambda: _gitops(stack),
+        lambda: gitops.sync(stack.quickstart()),
     )
     for tool in tools:  # the first time each writes down what it owns
         tool()
@@ -74,12 +74,6 @@ def test_tools_that_apply_the_same_objects_change_nothing(stack: Stack) -> None:
     kubectl.run("annotate", "servingpool", POOL, "example=changed")
     assert _versions() != before, "the measurement sees a change when there is one"
     kubectl.run("annotate", "servingpool", POOL, "example-")
-
-
-def _gitops(stack: Stack) -> None:
-    """What a GitOps controller does: server-side apply of the same text under its own name."""
-    options = ("--server-side", "--force-conflicts", "--field-manager=gitops", "-f", "-")
-    kubectl.run("apply", *options, stdin=stack.quickstart())
 
 
 def _writes(since: int) -> list[audit.Write]:

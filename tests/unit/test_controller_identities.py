@@ -172,6 +172,14 @@ class TestDeleted:
         made.put(tenant("h", SALES, uid="another", created="2026-09-09T00:00:00Z"))
         assert (decided(made, "h"), decided(made, "waiting")) == (accepted(SALES), taken(SALES))
 
+    def test_who_got_it_back_and_gives_it_up_frees_it_at_once(self) -> None:
+        made = self.made(Clock())
+        made.remove(Owner("ns", "h"))
+        made.put(tenant("h", SALES, held={str(SALES): 2}, uid="another"))
+        assert decided(made, "waiting") == taken(SALES)
+        assert made.put(tenant("h", uid="another")) == {Owner("ns", "waiting")}
+        assert decided(made, "waiting") == accepted(SALES)
+
     def test_it_is_free_after_ten_minutes(self) -> None:
         clock = Clock()
         made = self.made(clock)

@@ -99,6 +99,7 @@ class Claimants:
             return set()
         waiting = self._reserve(known) if known is not None and known.uid != claimant.uid else set()
         self._by_owner[claimant.owner] = claimant
+        self._give_back(claimant)
         self.latest = max([self.latest, *claimant.held.values()])
         self._ask(claimant.owner)
         return waiting | self._settle(claimant.owner)
@@ -210,6 +211,13 @@ class Claimants:
             self._reserved[gone.owner].update(dict.fromkeys(gone.held, until))
             self._ends.append((until, gone.owner))
         return {owner for text in gone.held for owner in self._waiting.get(Holding(gone.owner, text), ())}
+
+    def _give_back(self, claimant: Claimant) -> None:
+        """What is held again is reserved no longer: giving it up by an edit frees it at once, as before."""
+        if reserved := self._reserved.pop(claimant.owner, None):
+            left = {text: until for text, until in reserved.items() if text not in claimant.held}
+            if left:
+                self._reserved[claimant.owner] = left
 
     def _admits(self, owner: Owner, claim: Claim) -> bool:
         if not isinstance(claim, JwtClaim):
