@@ -321,3 +321,10 @@ def test_events_tell_of_flips_and_not_of_what_every_pool_says_at_first() -> None
     now = Verdict(ConditionType.READY, "True", Reason.ROUTABLE)
     assert flipped(old, [now]) == [now]
     assert flipped(old, at_first[:1]) == []
+
+
+def test_a_selector_that_counts_for_nothing_is_said() -> None:
+    changes = {"allowedTenants": {"namespaces": {"from": "Selector", "matchLabels": {"team": "red"}}}}
+    assert "counts for nothing" in pool_status(observed(changes, shared=False))["modeReason"]
+    assert "counts for nothing" not in pool_status(observed(changes, shared=True))["modeReason"]
+    assert "counts for nothing" not in pool_status(observed(shared=False))["modeReason"]

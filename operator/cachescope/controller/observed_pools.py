@@ -58,6 +58,7 @@ class Observed:
         minimum_guard: Guards below it get no requests; `None` for any.
         home: The installation's namespace.
         elder: Who serves the model's name first.
+        shared: Whether pools of its namespace may serve tenants of others.
         invalid: Why the spec cannot be obeyed.
         fault: What else is in the way.
         before: The pool's status so far.
@@ -74,6 +75,7 @@ class Observed:
     minimum_guard: str | None = None
     home: str = ""
     elder: Elder | None = None
+    shared: bool = True
     invalid: str = ""
     fault: Fault | None = None
     before: Mapping[str, Any] = field(default_factory=dict)

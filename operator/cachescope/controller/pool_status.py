@@ -26,7 +26,7 @@ def pool_status(seen: Observed) -> dict[str, Any]:
     status = ServingPoolStatus(
         observed_generation=seen.pool.metadata.generation,
         mode="Shared",
-        mode_reason=_mode_reason(seen.pool),
+        mode_reason=_mode_reason(seen),
         epoch=seen.before.get("epoch") if seen.epoch is None else seen.epoch,
         replicas=seen.count("replicas"),
         ready_replicas=seen.count("readyReplicas"),
@@ -58,9 +58,13 @@ def _before(seen: Observed) -> Mapping[str, Any]:
     return {name: seen.before[name] for name in _kept(seen) if name in seen.before}
 
 
-def _mode_reason(pool: ServingPool) -> str:
+def _mode_reason(seen: Observed) -> str:
     # A version that does not is refused with the spec.
-    return f"{pool.spec.engine.type} {pool.spec.engine.version} enforces the salt of every request on all routes that are served"
+    engine = seen.pool.spec.engine
+    enforced = f"{engine.type} {engine.version} enforces the salt of every request on all routes that are served"
+    if seen.shared or not seen.pool.spec.allowed_tenants.namespaces.match_labels:
+        return enforced
+    return f"{enforced}; allowedTenants counts for nothing: its namespace is not in the installation's sharedPoolNamespaces"
 
 
 def _routes(pool: ServingPool) -> tuple[RouteStatus, ...]:

@@ -224,6 +224,7 @@ class Pools:
             minimum_guard=site.settings.minimum_guard_version,
             home=site.platform.namespace,
             elder=elder_of(pool, store.all("ServingPool", pool.namespace), shared=shared),
+            shared=shared,
             invalid=this.invalid,
             fault=this.fault,
             before=this.document.get("status") or {},
