@@ -31,7 +31,7 @@ checks: $(VENV)/ok ## Format, lint, types, layers
 	$(MAKE) --no-print-directory generate ARGS=--check
 
 unit: $(VENV)/ok ## Pure tests, without a network
-	$(RUN) -m pytest tests/unit -q
+	$(RUN) -m pytest tests/unit -q -n auto
 
 integration: cluster ## Real API server, real Envoy
 	$(RUN) -m pytest tests/integration -q
