@@ -197,7 +197,7 @@ async def together(seed: int, *, careless: bool = False) -> tuple[int, int]:
         for one in everybody:
             one._duration = 1.0  # who waits less than a leader leads
     led = twice = 0
-    for _ in range(150):
+    for _ in range(100):
         times.now += dice.random() * dice.choice((1, 1, 8))
         trying = [asyncio.create_task(one.attempt()) for one in dice.sample(everybody, dice.randrange(1, 4))]
         while not all(task.done() for task in trying):
@@ -208,13 +208,13 @@ async def together(seed: int, *, careless: bool = False) -> tuple[int, int]:
 
 
 async def test_there_are_never_two_leaders_whatever_is_lost() -> None:
-    counts = [await together(seed) for seed in range(12)]
-    assert sum(led for led, _ in counts) > 1000
+    counts = [await together(seed) for seed in range(6)]
+    assert sum(led for led, _ in counts) > 500
     assert sum(twice for _, twice in counts) == 0
 
 
 async def test_candidates_that_wait_too_little_are_found_by_the_same_search() -> None:
-    assert sum([(await together(seed, careless=True))[1] for seed in range(12)]) > 0
+    assert sum([(await together(seed, careless=True))[1] for seed in range(6)]) > 0
 
 
 async def test_a_lost_answer_costs_no_leadership() -> None:
