@@ -26,6 +26,9 @@ HEX = base64.b64encode(b"ab" * 32).decode()
 Document = dict[str, Any]
 
 
+RENEWED = {"renewTime": (NOW - timedelta(seconds=5)).isoformat()}
+
+
 def named(name: str, **metadata: Any) -> Document:
     return {"metadata": {"name": name, "namespace": "ns", **metadata}}
 
@@ -74,7 +77,7 @@ SOUND = Observed(
     documents={
         "customresourcedefinitions": list(definitions()),
         "deployments": [deployment("operator"), deployment("gateway")],
-        OPERATOR_LEASE: [{"spec": {"renewTime": (NOW - timedelta(seconds=5)).isoformat(), "leaseDurationSeconds": 15}}],
+        OPERATOR_LEASE: [{"spec": {**RENEWED, "holderIdentity": "operator-1", "leaseDurationSeconds": 15}}],
         ROOT_KEYS: [{"data": {"k1": HEX, "targets": HEX}}],
         "rolebindings": [binding("see", subject("Group", "devs"))],
         "roles": [],
@@ -119,6 +122,7 @@ FAULTS: list[tuple[Observed, str, str]] = [
     (changed(deployments=[deployment("operator"), deployment("gateway", 1)]), "gateway", "1 of 2"),
     (changed(lease=[]), OPERATOR_LEASE, "ever"),
     (changed(lease=[{"spec": {"renewTime": (NOW - timedelta(seconds=60)).isoformat()}}]), OPERATOR_LEASE, "60 s"),
+    (changed(lease=[{"spec": {**RENEWED, "holderIdentity": ""}}]), OPERATOR_LEASE, "held by nobody"),
     (changed(root_keys=[]), ROOT_KEYS, "no Secret"),
     (changed(root_keys=[{"data": {"targets": HEX}}]), ROOT_KEYS, "missing"),
     (changed(root_keys=[{"data": {"k1": HEX}}]), ROOT_KEYS, "missing"),

@@ -95,7 +95,8 @@ def _lease(observed: Observed) -> Finding:
         return failed(name, "no operator has ever held it", look)
     if silent(lease[0], observed.now):
         return failed(name, f"it was renewed {int(renewed.total_seconds())} s ago: no operator works, or clocks differ", look)
-    return passed(name, f"held by {lease[0]['spec'].get('holderIdentity') or 'nobody at this moment'}")
+    holder = lease[0]["spec"].get("holderIdentity")
+    return passed(name, f"held by {holder}") if holder else failed(name, "given back, and held by nobody: no operator works", look)
 
 
 def _root_keys(observed: Observed) -> Finding:
