@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import secrets
-from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,28 +13,14 @@ from cachescope.api.documents import API_VERSION
 from cachescope.gateway.stores import follow
 from cachescope.kube.rest import ApiError, Rest, collection
 from e2e.stack import kubectl
-from e2e.stack.paths import KUBECONFIG
+from tests.integration.api_server import namespace, rest
 from tests.integration.operator_process import condition, pool, running, until
 
+__all__ = ["namespace", "rest"]
 DEEPEST = 9_900  # the API server refuses 10,000
 CONFIG_MAP: dict[str, Any] = {"apiVersion": "v1", "kind": "ConfigMap"}
 TENANT: dict[str, Any] = {"apiVersion": API_VERSION, "kind": "Tenant", "spec": {}}
 EPOCH: dict[str, Any] = {"apiVersion": API_VERSION, "kind": "CacheEpoch", "spec": {"target": {"name": "tiny"}, "floor": 3}}
-
-
-@pytest.fixture
-def namespace() -> Iterator[str]:
-    name = f"cachescope-deep-{secrets.token_hex(4)}"
-    kubectl.run("create", "namespace", name, namespace=name)
-    yield name
-    kubectl.run("delete", "namespace", name, "--wait=false", namespace=name)
-
-
-@pytest.fixture
-async def rest(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Rest]:
-    monkeypatch.setenv("KUBECONFIG", str(KUBECONFIG))
-    async with Rest() as made:
-        yield made
 
 
 async def test_a_deep_object_is_read_and_watched_like_any_other(rest: Rest, namespace: str) -> None:

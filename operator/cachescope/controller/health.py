@@ -13,7 +13,9 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from aiohttp import web
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from prometheus_client import CollectorRegistry
+
+from cachescope.health_port import serve
 
 MAX_AGE_SECONDS: Final = 900.0
 
@@ -52,23 +54,4 @@ class Health:
 
 async def serve_health(health: Health, registry: CollectorRegistry, port: int) -> web.AppRunner:
     """Serve `/healthz`, `/readyz` and `/metrics`; clean the returned runner up to stop."""
-
-    def answer(report: tuple[bool, dict[str, object]]) -> web.Response:
-        good, body = report
-        return web.json_response(body, status=200 if good else 503)
-
-    async def alive(_: web.Request) -> web.Response:
-        return answer(health.alive())
-
-    async def ready(_: web.Request) -> web.Response:
-        return answer(health.ready())
-
-    async def metrics(_: web.Request) -> web.Response:
-        return web.Response(body=generate_latest(registry), headers={"content-type": CONTENT_TYPE_LATEST})
-
-    app = web.Application()
-    app.add_routes([web.get("/healthz", alive), web.get("/readyz", ready), web.get("/metrics", metrics)])
-    runner = web.AppRunner(app, access_log=None)
-    await runner.setup()
-    await web.TCPSite(runner, "0.0.0.0", port).start()  # noqa: S104 - kubelet and the monitoring namespace reach it
-    return runner
+    return await serve(health.alive, health.ready, registry, port)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from aiohttp import web
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from prometheus_client import CollectorRegistry
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
@@ -16,6 +16,7 @@ from cachescope.gateway.challenges import PoolTrust
 from cachescope.gateway.fleet import ROUTABLE, Fleet
 from cachescope.gateway.snapshot import Snapshot
 from cachescope.gateway.standing import Standing
+from cachescope.health_port import serve
 
 
 @dataclass(frozen=True)
@@ -93,20 +94,8 @@ class Health(Collector):
 
 async def serve_health(health: Health, registry: CollectorRegistry, port: int) -> web.AppRunner:
     """Serve `/healthz`, `/readyz` and `/metrics`; close the returned runner to stop."""
+    return await serve(_alive, health.report, registry, port)
 
-    async def alive(_: web.Request) -> web.Response:
-        return web.json_response({"alive": True})
 
-    async def ready(_: web.Request) -> web.Response:
-        is_ready, report = health.report()
-        return web.json_response(report, status=200 if is_ready else 503)
-
-    async def metrics(_: web.Request) -> web.Response:
-        return web.Response(body=generate_latest(registry), headers={"content-type": CONTENT_TYPE_LATEST})
-
-    app = web.Application()
-    app.add_routes([web.get("/healthz", alive), web.get("/readyz", ready), web.get("/metrics", metrics)])
-    runner = web.AppRunner(app, access_log=None)
-    await runner.setup()
-    await web.TCPSite(runner, "0.0.0.0", port).start()  # noqa: S104 - kubelet and the monitoring namespace reach it
-    return runner
+def _alive() -> tuple[bool, dict[str, object]]:
+    return True, {"alive": True}
