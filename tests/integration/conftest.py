@@ -13,15 +13,15 @@ from e2e.stack.paths import KUBECONFIG, ROOT
 from tests.integration.crd_objects import Server
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="session", autouse=True)
 def crds() -> None:
-    """The kinds as the models say them now; they stay, because they belong to the whole cluster."""
+    """The kinds as the models say them now, before any test: a new cluster has none. They stay, since they belong to all of it."""
     kubectl.run("apply", "--server-side", "--force-conflicts", "-f", str(ROOT / "crds"))
     kubectl.run("wait", "--for=condition=Established", "--timeout=30s", "-f", str(ROOT / "crds"))
 
 
 @pytest.fixture(scope="module")
-def crd_namespace(crds: None) -> Iterator[str]:  # noqa: ARG001 - it must come after
+def crd_namespace() -> Iterator[str]:
     name = f"cachescope-crds-{secrets.token_hex(4)}"
     kubectl.run("create", "namespace", name, namespace=name)
     yield name

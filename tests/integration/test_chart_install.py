@@ -153,6 +153,7 @@ def test_a_second_release_in_the_namespace_is_refused(namespace: str) -> None:
 def test_the_operator_may_grant_what_engines_need_and_no_more(namespace: str) -> None:
     install(namespace)
     operator = f"system:serviceaccount:{namespace}:cachescope-operator"
+    until(lambda: can(operator, "create", "roles", namespace), "the operator's rights, which the authorizer learns by a watch")
     create_role(namespace, operator, ENGINE_ROLE)
     with pytest.raises(KubectlError, match="not currently held"):
         create_role(namespace, operator, [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"]}])
@@ -208,7 +209,7 @@ def test_a_role_for_people_gives_what_it_says_and_no_more(namespace: str) -> Non
     install(namespace)
     for role, may, may_not in PEOPLE:
         bind(namespace, role, f"cachescope-{role}", f"--user={role}")
-        assert can(role, *may, namespace), role
+        until(partial(can, role, *may, namespace), f"the rights of {role}, which the authorizer learns by a watch")
         assert not can(role, *may_not, namespace), role
         assert not can(role, "create", "fenceleases", namespace), role
 

@@ -43,7 +43,6 @@ async def test_a_name_never_leads_to_another_path(rest: Rest, namespace: str) ->
             await rest.get(f"/api/v1/namespaces/{name}")
 
 
-@pytest.mark.usefixtures("crds")
 def test_the_operator_goes_on_for_everybody_else(namespace: str, tmp_path: Path) -> None:
     create_deep(collection(API_VERSION, "cacheepochs", namespace), namespace, EPOCH)
     with running(namespace, tmp_path / "log") as operator:
@@ -54,7 +53,6 @@ def test_the_operator_goes_on_for_everybody_else(namespace: str, tmp_path: Path)
         assert operator.leads()
 
 
-@pytest.mark.usefixtures("crds")
 async def test_a_gateway_goes_on_following(rest: Rest, namespace: str) -> None:
     create_deep(collection(API_VERSION, "tenants", namespace), namespace, TENANT)
     followed = follow(rest, namespace, "Namespaced", changed=lambda: None, ledgers_changed=lambda: None)

@@ -162,7 +162,7 @@ def ledger(head: Head) -> dict[str, Any]:
 
 
 @pytest.fixture
-async def installation(crds: None, rest: Rest, namespace: str, tmp_path: Path) -> Installation:  # noqa: ARG001
+async def installation(rest: Rest, namespace: str, tmp_path: Path) -> Installation:
     found = Installation(rest, namespace, tmp_path)
     await found.declare()
     return found

@@ -45,7 +45,7 @@ SALES = {"provider": "corp", "audience": "llm", "claims": {"team": "sales"}}
 
 
 @pytest.fixture(scope="module")
-def namespace(crds: None) -> Iterator[str]:  # noqa: ARG001 - the kinds come first
+def namespace() -> Iterator[str]:
     name = f"cachescope-operator-{secrets.token_hex(4)}"
     kubectl.run("create", "namespace", name, namespace=name)
     yield name

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptio
 
 
 @pytest.fixture
-def namespace(crds: None) -> Iterator[str]:  # noqa: ARG001 - the kinds come first
+def namespace() -> Iterator[str]:
     name = f"cachescope-watching-{secrets.token_hex(4)}"
     kubectl.run("create", "namespace", name, namespace=name)
     yield name

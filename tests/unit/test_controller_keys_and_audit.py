@@ -15,7 +15,7 @@ from cachescope.controller.watched_kinds import WATCHED
 from cachescope.core.errors import ClusterError
 from cachescope.core.labels import ROOT_KEYS_SECRET
 from cachescope.kube.kinds import collection_of
-from cachescope.kube.rest import Document
+from cachescope.kube.rest import Document, NotFoundError
 from tests.unit.fake_api import FakeApi
 
 NOW = datetime(2026, 11, 30, 9, 15, tzinfo=UTC)
@@ -162,3 +162,12 @@ async def test_a_list_without_an_answer_changes_nothing(parts: tuple[Lists, Stor
     clock.now, api.fault = 100, True
     await audit.check(kind, grace=0)
     assert (len(store.all("Tenant")), audit.ages()["Tenant"]) == (1, 100)
+
+
+async def test_a_cluster_without_the_kinds_says_what_to_install() -> None:
+    class WithoutKinds(FakeApi):
+        async def get(self, path: str, **query: str) -> Document:  # noqa: ARG002 - the signature of the API
+            raise NotFoundError(404, f"GET {path}: the API server answered 404")
+
+    with pytest.raises(ClusterError, match="knows no ServingPool; install the chart cachescope-crds"):
+        await Audit(WithoutKinds(), Store(), namespace="ns").load()

@@ -10,12 +10,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from cachescope.controller.store import Store, key_of, version_of
 from cachescope.controller.watched_kinds import WATCHED, WatchedKind
 from cachescope.core.errors import ClusterError
-from cachescope.kube.rest import Document, Rest
+from cachescope.kube.rest import Document, NotFoundError, Rest
 
 log = logging.getLogger(__name__)
 
@@ -96,13 +97,19 @@ class Audit:
         items: list[Document] = []
         query = {"limit": PAGE, **kind.query}
         while True:
-            page = await self._rest.get(kind.path(self._namespace), **query)
+            page = await self._page(kind, query)
             common = {"apiVersion": kind.api_version, "kind": kind.api_kind}  # items of a list come without
             items += [{**common, **item} for item in page["items"]]
             token = page["metadata"].get("continue")
             if not token:
                 return items, version_of(page)
             query["continue"] = token
+
+    async def _page(self, kind: WatchedKind, query: Mapping[str, Any]) -> Document:
+        try:
+            return await self._rest.get(kind.path(self._namespace), **query)
+        except NotFoundError as error:  # a list is never empty by 404: the kind is not there
+            raise ClusterError(f"the API server knows no {kind.kind}; install the chart cachescope-crds first") from error
 
     def _say(self, kind: str, fault: str) -> None:
         if self._faults.get(kind) != fault:
