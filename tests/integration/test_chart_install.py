@@ -189,7 +189,7 @@ def test_the_operator_does_all_its_work_with_the_rights_that_the_chart_gives_it(
         events = kubectl.run("get", "events.events.k8s.io", "-o", "jsonpath={.items[*].note}", namespace=namespace)
         assert "incident leak-1: epoch 2, a drill" in events
         wait_until(lambda: len(kubectl.get("controllerrevisions", namespace=namespace)["items"]) == 2, why=log.read_text)
-    assert "403" not in log.read_text()
+    assert "answered 403" not in log.read_text()
     assert "forbidden" not in log.read_text()
 
 
