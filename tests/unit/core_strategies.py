@@ -44,7 +44,7 @@ RECORD = IdentityRecord(
     prompt_bundle_digest=digest_of("5"),
     toolset_digest=digest_of("6"),
     policy_revision=7,
-    lineage="lineage",
+    lineages=("lineage", "authorization-lineage"),
     epochs=EpochVector.of({TargetName("a" * 64): Epoch(1), TargetName("b" * 64): Epoch(2)}),
 )
 
@@ -70,6 +70,8 @@ def another(value: Any) -> Any:
         return EpochVector(((target, Epoch(epoch + 1)), *rest))
     if isinstance(value, int):
         return value + 1
+    if isinstance(value, tuple):
+        return (*value[:-1], another(value[-1]))
     if isinstance(value, str) and value.startswith("sha256:"):
         return digest_of("f")
     return value[:-1] + ("0" if value[-1:] != "0" else "1")

@@ -15,6 +15,7 @@ from typing import Any
 from cachescope.core.digests import sha256
 from cachescope.core.epochs import EpochVector, target_name
 from cachescope.core.frames import frame
+from cachescope.core.heads import Epochs, Seen
 from cachescope.core.keys import Key, derive
 from cachescope.core.permits import Permit, write_permit
 from cachescope.core.record import EngineDigests, IdentityRecord
@@ -46,7 +47,7 @@ RECORD = IdentityRecord(
     prompt_bundle_digest=Digest(""),
     toolset_digest=Digest(""),
     policy_revision=3,
-    lineage="lineage",
+    lineages=("lineage", "authorization-lineage"),
     epochs=EpochVector.of({POOL_TARGET: Epoch(4), TENANT_TARGET: Epoch(2)}),
 )
 PERMIT = Permit(
@@ -61,13 +62,23 @@ PERMIT = Permit(
     record_digest=RECORD.digest(),
     runtime_digest=RECORD.engine.runtime,
     scope=RECORD.scope,
-    epochs=RECORD.epochs,
-    lineage=RECORD.lineage,
-    sequence=17,
+    epochs=Epochs(EpochVector.of({POOL_TARGET: Epoch(4)}), EpochVector.of({TENANT_TARGET: Epoch(2)})),
+    seen=Seen("lineage", 17, "authorization-lineage", 5),
     reuse=Reuse.SALTED,
 )
 STATEMENT = Statement(
-    "abcdefghijklmnopqrstuv", "pool-uid", "pod-uid", PERMIT.boot_id, PERMIT.tick, RECORD.engine, "lineage", 17, "0.1.0"
+    nonce="abcdefghijklmnopqrstuv",
+    pool_uid="pool-uid",
+    pod_uid="pod-uid",
+    boot_id=PERMIT.boot_id,
+    tick=PERMIT.tick,
+    engine=RECORD.engine,
+    lineage="lineage",
+    sequence=17,
+    authorization_lineage="authorization-lineage",
+    authorization_sequence=5,
+    right_ms=41_000,
+    version="0.1.0",
 )
 
 
@@ -160,9 +171,15 @@ def _records() -> Iterator[IdentityRecord]:
 
 def _plain(value: Any) -> Any:
     fields = asdict(value)
-    if "epochs" in fields:
-        fields["epochs"] = [[TargetName(target), epoch] for target, epoch in value.epochs.entries]
+    if isinstance(value, IdentityRecord):
+        fields["epochs"] = _pairs(value.epochs)
+    elif isinstance(value, Permit):
+        fields["epochs"] = {"cache": _pairs(value.epochs.cache), "authorization": _pairs(value.epochs.authorization)}
     return fields
+
+
+def _pairs(vector: EpochVector) -> list[list[TargetName | Epoch]]:
+    return [[target, epoch] for target, epoch in vector.entries]
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
@@ -9,15 +10,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cachescope.core.admission import GuardState, Refusal, Request, UsedPermits, refusal
-from cachescope.core.epochs import EpochVector, Floors
-from cachescope.core.heads import Head
+from cachescope.core.epochs import EpochVector
+from cachescope.core.heads import Epochs, Heads
+from cachescope.core.ledgers import Flags, Floor, Ledger, Lineage, Role
 from cachescope.core.permits import Permit
-from cachescope.core.types import Epoch, TargetName
+from cachescope.core.types import Epoch, Reuse, ScopeClass, TargetName
 from tests.unit.core_strategies import epochs, floors_by_target
 from tests.unit.test_permits import PERMIT, VARIANTS
 
-POOL = TargetName("a" * 64)
-FLOORS = Floors(dict(PERMIT.epochs.entries))
+POOL, TENANT = TargetName("a" * 64), TargetName("b" * 64)
+
+
+def _floors(values: Mapping[TargetName, Epoch]) -> dict[TargetName, Floor]:
+    return {target: Floor(value) for target, value in values.items()}
+
+
+HEADS = Heads(
+    Ledger(Role.POOL, Lineage(7, "lineage"), 9, floors=_floors({POOL: Epoch(1)})),
+    Ledger(Role.AUTHORIZATION, Lineage(7, "authorization"), 8, floors=_floors({TENANT: Epoch(2)})),
+)
 STATE = GuardState(
     pool_uid="pool",
     pool_target=POOL,
@@ -26,7 +37,8 @@ STATE = GuardState(
     tick=200,
     max_age_ms=100,
     runtime_digest=PERMIT.runtime_digest,
-    head=Head("lineage", 9, FLOORS),
+    heads=HEADS,
+    right=True,
 )
 REQUEST = Request("POST", "/v1/completions", PERMIT.body_digest)
 REFUSED = {
@@ -37,12 +49,25 @@ REFUSED = {
     "path": Refusal.OTHER_REQUEST,
     "body_digest": Refusal.OTHER_REQUEST,
     "runtime_digest": Refusal.OTHER_RUNTIME,
-    "lineage": Refusal.OTHER_LINEAGE,
-    "epochs": Refusal.GUARD_BEHIND,
-    "sequence": Refusal.GUARD_BEHIND,
+    "seen.lineage": Refusal.OTHER_LINEAGE,
+    "seen.authorization_lineage": Refusal.OTHER_LINEAGE,
+    "epochs.cache": Refusal.GUARD_BEHIND,
+    "epochs.authorization": Refusal.GUARD_BEHIND,
+    "seen.sequence": Refusal.GUARD_BEHIND,
+    "seen.authorization_sequence": Refusal.GUARD_BEHIND,
 }
 UNJUDGED = {"id", "tick", "record_digest", "scope", "reuse"}
 """Fields whose change is another valid permit: the MAC alone protects them."""
+
+FRESH = replace(PERMIT, reuse=Reuse.FRESH)
+PUBLIC = replace(PERMIT, scope=ScopeClass.PUBLIC)
+BYPASS = replace(STATE, heads=replace(HEADS, pool=replace(HEADS.pool, flags=Flags(bypassed=Epoch(1)))))
+STOPPED = replace(STATE, heads=replace(HEADS, pool=replace(HEADS.pool, flags=Flags(public_stopped=Epoch(1)))))
+RESUMED = replace(STATE, heads=replace(HEADS, pool=replace(HEADS.pool, flags=Flags(Epoch(1), Epoch(1), Epoch(1)))))
+DENIED = replace(HEADS, authorization=replace(HEADS.authorization, floors={TENANT: Floor(Epoch(2), denied=Epoch(2))}))
+READMITTED = replace(
+    HEADS, authorization=replace(HEADS.authorization, floors={TENANT: Floor(Epoch(2), denied=Epoch(1), readmitted=Epoch(2))})
+)
 
 
 def test_the_exact_permit_is_admitted() -> None:
@@ -59,8 +84,8 @@ def test_a_changed_field_is_refused(field: str) -> None:
     assert refusal(VARIANTS[field], REQUEST, STATE) is REFUSED[field]
 
 
-@pytest.mark.parametrize("unknown", [{"head": None}, {"runtime_digest": None}])
-def test_without_right_or_digests_nothing_passes(unknown: dict[str, None]) -> None:
+@pytest.mark.parametrize("unknown", [{"heads": None}, {"runtime_digest": None}, {"right": False}])
+def test_without_heads_digests_or_right_nothing_passes(unknown: dict[str, object]) -> None:
     assert refusal(PERMIT, REQUEST, replace(STATE, **unknown)) is Refusal.NO_RIGHT  # type: ignore[arg-type]
 
 
@@ -71,20 +96,50 @@ def test_age_is_judged_by_the_guards_own_tick(tick: int) -> None:
     assert found is expected
 
 
-@given(st.builds(Floors, floors_by_target, epochs), floors_by_target)
-def test_no_target_below_its_floor_is_ever_admitted(floors: Floors, values: dict[TargetName, Epoch]) -> None:
-    permit = replace(PERMIT, epochs=EpochVector.of(values))
-    found = refusal(permit, REQUEST, replace(STATE, head=Head("lineage", 9, floors)))
-    if POOL not in values:
+@pytest.mark.parametrize(
+    ("permit", "state", "expected"),
+    [
+        (PERMIT, replace(STATE, right=False, fresh=True), Refusal.LEASE_LOST),
+        (FRESH, replace(STATE, right=False, fresh=True), None),
+        (FRESH, replace(STATE, right=False), Refusal.NO_RIGHT),
+        (PERMIT, BYPASS, Refusal.BYPASSED),
+        (FRESH, BYPASS, None),
+        (PUBLIC, STOPPED, Refusal.PUBLIC_STOPPED),
+        (replace(PUBLIC, reuse=Reuse.FRESH), STOPPED, Refusal.PUBLIC_STOPPED),
+        (PERMIT, STOPPED, None),
+        (PUBLIC, RESUMED, None),
+        (PERMIT, replace(STATE, heads=DENIED), Refusal.REVOKED),
+        (FRESH, replace(STATE, heads=DENIED, right=False, fresh=True), Refusal.REVOKED),
+        (PERMIT, replace(STATE, heads=READMITTED), None),
+        (PERMIT, replace(STATE, heads=replace(HEADS, authorization=replace(HEADS.authorization, restored=1))), Refusal.UNCONFIRMED),
+        (PERMIT, replace(STATE, heads=replace(HEADS, authorization=replace(HEADS.authorization, reach=9))), Refusal.BEHIND),
+        (PERMIT, replace(STATE, heads=replace(HEADS, authorization=replace(HEADS.authorization, reach=8))), None),
+    ],
+)  # fmt: skip
+def test_right_incidents_and_denials_decide_what_may_be_reused(permit: Permit, state: GuardState, expected: Refusal | None) -> None:
+    assert refusal(permit, REQUEST, state) is expected
+
+
+@given(floors_by_target, epochs, floors_by_target, floors_by_target)
+def test_no_target_below_its_floor_is_ever_admitted(
+    floors: dict[TargetName, Epoch], base: Epoch, cache: dict[TargetName, Epoch], others: dict[TargetName, Epoch]
+) -> None:
+    ledgers = [replace(ledger, floors=_floors(floors), base=base) for ledger in (HEADS.pool, HEADS.authorization)]
+    permit = replace(PERMIT, epochs=Epochs(EpochVector.of(cache), EpochVector.of(others)))
+    found = refusal(permit, REQUEST, replace(STATE, heads=Heads(*ledgers)))
+    values = [*cache.items(), *others.items()]
+    stands = {target: max(floors.get(target, base), base) for target, _ in values}
+    if POOL not in cache:
         assert found is Refusal.NO_POOL_EPOCH
-    elif any(value < floors.floor(target) for target, value in values.items()):
+    elif any(value < stands[target] for target, value in values):
         assert found is Refusal.BEHIND
     else:
-        assert (found is None) == all(value == floors.floor(target) for target, value in values.items())
+        ahead = any(target in floors and value > stands[target] for target, value in values)
+        assert found is (Refusal.GUARD_BEHIND if ahead else None)
 
 
 def test_a_permit_that_is_behind_and_ahead_is_behind() -> None:
-    mixed = EpochVector.of({POOL: Epoch(0), TargetName("b" * 64): Epoch(9)})
+    mixed = Epochs(EpochVector.of({POOL: Epoch(0)}), EpochVector.of({TENANT: Epoch(9)}))
     assert refusal(replace(PERMIT, epochs=mixed), REQUEST, STATE) is Refusal.BEHIND
 
 

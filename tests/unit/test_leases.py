@@ -8,17 +8,37 @@ import pytest
 
 from cachescope.core.errors import WireFormatError
 from cachescope.core.keys import Key, KeyRing
-from cachescope.core.leases import GATEWAY, GUARD, LeaseStatement, Right, Seen, lease_keys, lease_name, read_lease, write_lease
+from cachescope.core.leases import GATEWAY, GUARD, LeaseStatement, Right, lease_keys, lease_name, read_lease, write_lease
+from cachescope.core.ledger_seals import witness
+from cachescope.core.ledgers import Lineage, Mark, write_mark
 from cachescope.core.permits import permit_keys
 from cachescope.core.record import EngineDigests
 from cachescope.core.signed import sign
 from cachescope.core.types import Digest
+from tests.unit.ledger_book import LedgerBook
 
 ROOT = KeyRing.of(Key("k1", b"r" * 32))
 KEYS = permit_keys(ROOT, "pool-uid")
 ENGINE = EngineDigests(Digest("sha256:m"), Digest("sha256:t"), Digest("sha256:r"))
-OWN = LeaseStatement(GUARD, "pod", "boot", 12, 60_000, "0.1.0", {"pool-uid": Seen("line", 7, 3)}, "pool-uid", ENGINE)
+MARK = Mark(Lineage(7, "line"), 3, Digest("sha256:d"))
+AUTHORIZATION = "authorization/models"
+COPY = witness(LedgerBook("tiny", "pool-uid", namespace="models").spec("tiny"))
+OWN = LeaseStatement(
+    holder=GUARD,
+    pod_uid="pod",
+    boot_id="boot",
+    tick=12,
+    lease_ms=60_000,
+    version="0.1.0",
+    acknowledged={"pool-uid": MARK, AUTHORIZATION: MARK},
+    witnesses={"pool-uid": COPY, AUTHORIZATION: COPY},
+    pool_uid="pool-uid",
+    fresh_ms=120_000,
+    released=True,
+    engine=ENGINE,
+)
 NAME = lease_name("pod", "boot")
+WRITTEN = write_mark(MARK)
 PAYLOAD = {
     "holder": GUARD,
     "pod_uid": "pod",
@@ -26,19 +46,25 @@ PAYLOAD = {
     "tick": 12,
     "lease_ms": 60_000,
     "version": "0.1.0",
-    "heads": {"pool-uid": {"lineage": "line", "generation": 7, "sequence": 3}},
+    "acknowledged": {"pool-uid": WRITTEN},
+    "witnesses": {"pool-uid": COPY},
     "pool_uid": "pool-uid",
+    "fresh_ms": 0,
+    "released": False,
     "engine": None,
     "routable": {},
 }
 
 
 def test_what_was_written_is_read() -> None:
-    assert read_lease(KEYS, write_lease(KEYS.current, OWN), name=NAME) == OWN
+    plain = replace(OWN, acknowledged={}, witnesses={}, engine=None, released=False, fresh_ms=0)
+    for statement in (OWN, plain):
+        assert read_lease(KEYS, write_lease(KEYS.current, statement), name=NAME) == statement
 
 
 def test_a_gateway_says_where_it_routes() -> None:
     gateway = replace(OWN, holder=GATEWAY, pool_uid="", engine=None, routable={"pool-uid": ("a", "b")})
+    gateway = replace(gateway, acknowledged={"pool-uid": MARK, "another": MARK, AUTHORIZATION: MARK})
     keys = lease_keys(ROOT)
     assert read_lease(keys, write_lease(keys.current, gateway), name=NAME) == gateway
 
@@ -60,18 +86,27 @@ def test_a_guard_cannot_speak_for_a_gateway_nor_for_another_pool() -> None:
     [
         {"tick": "12"},
         {"tick": True},
-        {"heads": {"pool-uid": {"lineage": "line", "generation": "7", "sequence": 3}}},
-        {"heads": {"pool-uid": {"lineage": "line"}}},
-        {"heads": []},
+        {"acknowledged": {"pool-uid": {**WRITTEN, "sequence": "3"}}},
+        {"acknowledged": {"pool-uid": {**WRITTEN, "sequence": True}}},
+        {"acknowledged": {"pool-uid": {**WRITTEN, "sequence": 10**40}}},
+        {"acknowledged": {"pool-uid": {**WRITTEN, "lineage": {"id": "line"}}}},
+        {"acknowledged": {"pool-uid": {"lineage": WRITTEN["lineage"]}}},
+        {"acknowledged": []},
+        {"acknowledged": {"another-pool": WRITTEN}},
+        {"witnesses": {"another-pool": COPY}},
+        {"witnesses": {"pool-uid": "text"}},
+        {"witnesses": []},
+        {"released": 1},
+        {"released": None},
+        {"fresh_ms": -1},
+        {"fresh_ms": 3_600_001},
+        {"fresh_ms": "120"},
         {"engine": {"model": "m"}},
         {"further": "field"},
         {"pod_uid": 7},
         {"tick": -1},
         {"tick": 10**400},
         {"lease_ms": 3_600_001},
-        {"heads": {"pool-uid": {"lineage": "line", "generation": 10**40, "sequence": 3}}},
-        {"heads": {"pool-uid": {"lineage": "line", "generation": True, "sequence": 3}}},
-        {"heads": {"another-pool": {"lineage": "line", "generation": 7, "sequence": 3}}},
         {"routable": {"another-pool": ["pod"]}},
         {"holder": GATEWAY},
         {"holder": "Operator"},

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from cachescope.core.epochs import EpochVector
 from cachescope.core.errors import WireFormatError
+from cachescope.core.heads import Epochs, Seen
 from cachescope.core.keys import KeyRing
 from cachescope.core.permits import Permit, read_permit, write_permit
 from cachescope.core.signed import sign
@@ -31,25 +32,44 @@ PERMIT = Permit(
     record_digest=digest_of("b"),
     runtime_digest=digest_of("c"),
     scope=ScopeClass.TENANT,
-    epochs=EpochVector.of({TargetName("a" * 64): Epoch(1), TargetName("b" * 64): Epoch(2)}),
-    lineage="lineage",
-    sequence=9,
+    epochs=Epochs(EpochVector.of({TargetName("a" * 64): Epoch(1)}), EpochVector.of({TargetName("b" * 64): Epoch(2)})),
+    seen=Seen("lineage", 9, "authorization", 8),
     reuse=Reuse.SALTED,
 )
-STATEMENT = Statement("n" * 22, "pool", "pod", "1" * 32, 123, RECORD.engine, "lineage", 9, "0.1.0")
+STATEMENT = Statement(
+    nonce="n" * 22,
+    pool_uid="pool",
+    pod_uid="pod",
+    boot_id="1" * 32,
+    tick=123,
+    engine=RECORD.engine,
+    lineage="lineage",
+    sequence=9,
+    authorization_lineage="authorization",
+    authorization_sequence=8,
+    right_ms=20_000,
+    version="0.1.0",
+)
 SIGNED = SignedStatement(**vars(STATEMENT), key_id=KEY.id)
 VARIANTS = variants(PERMIT)
-PAYLOAD: dict[str, Any] = {**asdict(PERMIT), "epochs": [list(entry) for entry in PERMIT.epochs.entries]}
+FIELDS = [field.name for field in fields(Permit)]
+PAYLOAD: dict[str, Any] = {
+    **asdict(PERMIT),
+    "epochs": [[["a" * 64, 1]], [["b" * 64, 2]]],
+    "seen": ["lineage", 9, "authorization", 8],
+}
 
 
 digests = st.text("0123456789abcdef", min_size=64, max_size=64).map(lambda digits: Digest(f"sha256:{digits}"))
 counters = st.integers(0, 2**53 - 1)
+vectors = st.dictionaries(targets, epochs).map(EpochVector.of)
 permits = st.builds(
     Permit,
-    **dict.fromkeys(("id", "pool_uid", "pod_uid", "boot_id", "method", "path", "lineage"), texts),
+    **dict.fromkeys(("id", "pool_uid", "pod_uid", "boot_id", "method", "path"), texts),
     **dict.fromkeys(("body_digest", "record_digest", "runtime_digest"), digests),
-    **dict.fromkeys(("tick", "sequence"), counters),
-    epochs=st.dictionaries(targets, epochs, min_size=1).map(EpochVector.of),
+    tick=counters,
+    epochs=st.builds(Epochs, vectors, vectors),
+    seen=st.builds(Seen, texts, counters, texts, counters),
     scope=st.sampled_from(ScopeClass),
     reuse=st.sampled_from(Reuse),
 )
@@ -60,7 +80,7 @@ def test_every_permit_is_read_as_it_was_written(permit: Permit) -> None:
     assert read_permit(RING, write_permit(KEY, permit)) == permit
 
 
-@given(permits, permits, st.sampled_from([field.name for field in fields(Permit)]))
+@given(permits, permits, st.sampled_from(FIELDS))
 def test_a_field_of_another_permit_does_not_keep_the_mac(permit: Permit, other: Permit, name: str) -> None:
     changed = replace(permit, **{name: getattr(other, name)})
     honest, forged = write_permit(KEY, permit).split("."), write_permit(KEY, changed).split(".")
@@ -82,7 +102,11 @@ def test_a_permit_is_read_as_it_was_written() -> None:
 
 
 def test_every_field_has_a_variant() -> None:
-    assert set(VARIANTS) == {field.name for field in fields(Permit)}
+    assert {name.partition(".")[0] for name in VARIANTS} == set(FIELDS)
+
+
+def test_the_payload_of_these_tests_is_what_is_signed() -> None:
+    assert read_permit(RING, sign(KEY, "permit", PAYLOAD)) == PERMIT
 
 
 @pytest.mark.parametrize("field", VARIANTS)
@@ -94,14 +118,14 @@ def test_a_changed_field_does_not_keep_its_mac(field: str) -> None:
     assert read_permit(RING, ".".join(changed)) == VARIANTS[field]
 
 
-@pytest.mark.parametrize("field", VARIANTS)
+@pytest.mark.parametrize("field", FIELDS)
 @pytest.mark.parametrize("value", [None, 1.5, True, ["x"], {"x": "y"}], ids=repr)
 def test_a_signed_field_of_another_type_is_refused(field: str, value: Any) -> None:
     with pytest.raises(WireFormatError, match="update the older"):
         read_permit(RING, sign(KEY, "permit", {**PAYLOAD, field: value}))
 
 
-@pytest.mark.parametrize("field", VARIANTS)
+@pytest.mark.parametrize("field", FIELDS)
 def test_a_missing_field_is_refused(field: str) -> None:
     with pytest.raises(WireFormatError, match="update the older"):
         read_permit(RING, sign(KEY, "permit", {name: value for name, value in PAYLOAD.items() if name != field}))
@@ -112,10 +136,23 @@ def test_an_unknown_field_is_refused() -> None:
         read_permit(RING, sign(KEY, "permit", {**PAYLOAD, "new": "x"}))
 
 
-@pytest.mark.parametrize("epochs", [[["a"]], [["a", -1]], [["a", 2**53]], [["a", "1"]], [["a", 1.0]], "ab", {"a": 1}], ids=repr)
+VECTORS: list[Any] = [[["a"]], [["a", -1]], [["a", 2**53]], [["a", "1"]], [["a", 1.0]], [["a", 1], ["a", 2]], "ab", {"a": 1}]
+
+
+@pytest.mark.parametrize(
+    "epochs", [*([wrong, []] for wrong in VECTORS), *([[], wrong] for wrong in VECTORS), [], [[]] * 3], ids=repr
+)
 def test_epochs_of_another_shape_are_refused(epochs: Any) -> None:
     with pytest.raises(WireFormatError, match="update the older"):
         read_permit(RING, sign(KEY, "permit", {**PAYLOAD, "epochs": epochs}))
+
+
+@pytest.mark.parametrize(
+    "seen", [[], ["l", 1, "a"], ["l", "1", "a", 1], ["l", 1, 2, 1], [1, 1, "a", 1], ["l", 1, "a", True]], ids=repr
+)
+def test_states_of_another_shape_are_refused(seen: Any) -> None:
+    with pytest.raises(WireFormatError, match="update the older"):
+        read_permit(RING, sign(KEY, "permit", {**PAYLOAD, "seen": seen}))
 
 
 def test_a_statement_is_read_as_it_was_written() -> None:

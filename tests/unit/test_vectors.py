@@ -19,13 +19,15 @@ from tests.unit.make_vectors import FOLDER, documents
 ROOT = Path(__file__).parents[2]
 VERSIONS = ("3.10", "3.11", "3.12", "3.13")
 ASK = "import platform; print(platform.python_version())"
+# A sidecar runs in an image of its own, which has aiohttp; the others run inside an engine, of which nothing is known.
 SCRIPT = """
 import importlib, pkgutil, runpy, sys
 sys.path.insert(0, "operator")
 import cachescope.core, cachescope.guard, cachescope.leases
 for package in (cachescope.core, cachescope.guard, cachescope.leases):
     for module in pkgutil.iter_modules(package.__path__, package.__name__ + "."):
-        importlib.import_module(module.name)
+        if module.name not in ("cachescope.guard.proxy", "cachescope.guard.sidecar"):
+            importlib.import_module(module.name)
 assert not [path for path in sys.path if "site-packages" in path], sys.path
 sys.argv = ["make_vectors.py", "--check"]
 runpy.run_path("tests/unit/make_vectors.py", run_name="__main__")

@@ -2,25 +2,29 @@
 
 Rules, in the order in which they are checked:
 
-1. the guard has a right (its heads are known and fresh), else nothing passes;
+1. the guard had a right since it began, and knows what its engine loaded, else nothing passes;
 2. the permit names this pool, this pod and this process;
 3. it is for this method and path, and for these exact body bytes;
 4. its tick is not above the guard's own and not older than the maximal age (the guard's own clock alone decides);
 5. it was made for what this engine loaded;
-6. it was made in this lineage, and its vector names the pool;
-7. no target of its vector is below the floor (the permit is behind) or above it (the guard is behind: it reads again, once);
+6. its epochs name the pool, and are those that stand (`heads.judge`): of another lineage, denied, or behind, it is refused; ahead
+   of what this guard has read, the guard reads again, once;
+7. it reuses no more than this guard may let it: nothing but `Fresh` without a right or while an incident bypasses reuse, and
+   nothing public while an incident stopped that;
 8. it was not used before; ids are kept until their tick is too old, and a full memory refuses instead of forgetting.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
+from typing import Final
 
-from cachescope.core.heads import Head
+from cachescope.core.heads import Heads, Standing, judge
 from cachescope.core.permits import Permit
-from cachescope.core.types import Digest, TargetName
+from cachescope.core.types import Digest, Reuse, ScopeClass, TargetName
 
 
 class Refusal(Enum):
@@ -52,6 +56,12 @@ class Refusal(Enum):
         "the permit does not name the pool's epoch; update the gateway",
         None,
     )
+    UNCONFIRMED = (503, "restore_unconfirmed", "the cluster was restored; confirm it: `kubectl cachescope restored --confirm`", 30)
+    REVOKED = (403, "revoked", "the credential was revoked; ask whoever runs this service", None)
+    LEASE_LOST = (409, "guard_lease_lost", "this engine serves without reuse for now; retry through the gateway", 1)
+    BYPASSED = (409, "reuse_bypassed", "an incident switched reuse off since; retry through the gateway", 0)
+    PUBLIC_STOPPED = (409, "public_sharing_stopped", "an incident stopped public sharing since; retry through the gateway", 0)
+    FRESH_OVER = (503, "fresh_time_over", "the engine has been without a right for too long; retry through the gateway", 1)
     BEHIND = (409, "permit_behind", "the epoch rolled forward since; retry through the gateway", 0)
     GUARD_BEHIND = (409, "guard_behind", "the ledger that the gateway saw has not reached this guard; retry", 1)
     USED = (403, "permit_used", "a permit is good for one request; send the request to the gateway again", None)
@@ -93,7 +103,9 @@ class GuardState:
         tick: Its own tick now, in milliseconds.
         max_age_ms: How old a permit's tick may be.
         runtime_digest: What its engine loaded, or `None` while it is not known.
-        head: The head that it applied, or `None` without a right.
+        heads: The heads that it applied last, or `None` before its first right.
+        right: Whether its right lasts.
+        fresh: Whether it serves `Fresh` permits without a right.
     """
 
     pool_uid: str
@@ -103,19 +115,22 @@ class GuardState:
     tick: int
     max_age_ms: int
     runtime_digest: Digest | None
-    head: Head | None
+    heads: Heads | None
+    right: bool
+    fresh: bool = False
 
 
 def refusal(permit: Permit, request: Request, state: GuardState) -> Refusal | None:
     """Apply rules 1 to 7; `None` means that only single use is left to check."""
-    if state.head is None or state.runtime_digest is None:
+    if state.heads is None or state.runtime_digest is None or not (state.right or state.fresh):
         return Refusal.NO_RIGHT
     return (
         _wrong_process(permit, state)
         or _wrong_request(permit, request)
         or _wrong_age(permit, state)
         or (Refusal.OTHER_RUNTIME if permit.runtime_digest != state.runtime_digest else None)
-        or _wrong_epochs(permit, state, state.head)
+        or _wrong_epochs(permit, state, state.heads)
+        or _wrong_reuse(permit, state, state.heads)
     )
 
 
@@ -137,15 +152,33 @@ def _wrong_age(permit: Permit, state: GuardState) -> Refusal | None:
     return Refusal.TOO_OLD if state.tick - permit.tick > state.max_age_ms else None
 
 
-def _wrong_epochs(permit: Permit, state: GuardState, head: Head) -> Refusal | None:
-    if permit.lineage != head.lineage:
-        return Refusal.OTHER_LINEAGE
-    if permit.epochs.get(state.pool_target) is None:
+REFUSED: Final[Mapping[Standing, Refusal]] = {
+    Standing.OTHER_LINEAGE: Refusal.OTHER_LINEAGE,
+    Standing.UNCONFIRMED: Refusal.UNCONFIRMED,
+    Standing.DENIED: Refusal.REVOKED,
+    Standing.BEHIND: Refusal.BEHIND,
+    Standing.AHEAD: Refusal.GUARD_BEHIND,
+}
+"""What is answered to epochs that do not stand."""
+
+
+def _wrong_epochs(permit: Permit, state: GuardState, heads: Heads) -> Refusal | None:
+    if permit.epochs.cache.get(state.pool_target) is None:
         return Refusal.NO_POOL_EPOCH
-    if head.floors.below(permit.epochs):
-        return Refusal.BEHIND
-    ahead = permit.sequence > head.sequence or head.floors.ahead(permit.epochs)
-    return Refusal.GUARD_BEHIND if ahead else None
+    return REFUSED.get(judge(heads, permit.epochs, permit.seen))
+
+
+def _wrong_reuse(permit: Permit, state: GuardState, heads: Heads) -> Refusal | None:
+    if permit.reuse is Reuse.SALTED and not state.right:
+        return Refusal.LEASE_LOST
+    return switched_off(permit, heads)
+
+
+def switched_off(permit: Permit, heads: Heads) -> Refusal | None:
+    """Whether an incident switched off what the permit wants to share or reuse."""
+    if heads.pool.flags.stops_public and permit.scope is ScopeClass.PUBLIC:
+        return Refusal.PUBLIC_STOPPED
+    return Refusal.BYPASSED if heads.pool.flags.bypasses and permit.reuse is Reuse.SALTED else None
 
 
 class UsedPermits:

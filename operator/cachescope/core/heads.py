@@ -1,94 +1,136 @@
-"""Heads: the small document that gateways and guards read to know which epochs stand.
+"""Heads: the two small ledgers that decide about a request, as one process holds them.
 
-A head is read from a port (`HeadSource` in the guard, the configuration in the gateway). This module parses it and keeps what a
-process has seen from ever falling.
+Cache epochs (pool, scope) stand in the ledger of the pool; authorization epochs (tenant, compartment, principal) in the
+authorization head of the pool's namespace. A guard judges a permit by both. The authorization head lists only what changed lately:
+a permit or a request in flight that saw less than that list reaches back to cannot be judged, and counts as behind.
 """
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
+from enum import Enum
 
-from cachescope.core.epochs import EpochRollback, Floors, epoch
-from cachescope.core.errors import SpecError
-from cachescope.core.types import TargetName
-
-_TARGET = re.compile(r"[0-9a-f]{64}\Z")
+from cachescope.core.epochs import EpochVector
+from cachescope.core.ledgers import Ledger, followed
+from cachescope.core.types import Epoch, TargetName
 
 
 @dataclass(frozen=True)
-class Head:
-    """The state of the ledger at one moment.
+class Heads:
+    """What a process holds for one pool.
 
     Attributes:
-        lineage: Random id of the ledger's history; it is in every salt.
-        sequence: Number of the change that made this head; within a lineage it only rises.
-        floors: The epochs that stand.
-        generation: Number of the lineage; each is above all before it.
+        pool: Ledger of the pool.
+        authorization: Authorization head of its namespace.
+    """
+
+    pool: Ledger
+    authorization: Ledger
+
+    @property
+    def seen(self) -> Seen:
+        """Names these states."""
+        return Seen(self.pool.lineage.id, self.pool.sequence, self.authorization.lineage.id, self.authorization.sequence)
+
+    def followed_by(self, newer: Heads) -> Heads:
+        """The heads after a later read.
+
+        Raises:
+            LedgerFork: One of them does not follow.
+        """
+        return Heads(followed(self.pool, newer.pool), followed(self.authorization, newer.authorization))
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """The states of both ledgers that a permit was made from.
+
+    Attributes:
+        lineage: Id of the pool ledger's lineage.
+        sequence: Its sequence.
+        authorization_lineage: Id of the authorization head's lineage.
+        authorization_sequence: Its sequence.
     """
 
     lineage: str
     sequence: int
-    floors: Floors
-    generation: int = 1
+    authorization_lineage: str
+    authorization_sequence: int
 
-    def followed_by(self, newer: Head) -> tuple[Head, tuple[EpochRollback, ...]]:
-        """The head that a process holds after it read `newer`.
-
-        A lineage of a higher generation is taken over whole: no salt and no permit of the old one means anything in it.
-
-        Raises:
-            SpecError: The lineage differs, and is not a later one.
-        """
-        if newer.lineage != self.lineage:
-            if newer.generation > self.generation:
-                return newer, ()
-            raise SpecError(
-                f"the ledger went from lineage {self.lineage} ({self.generation}) to {newer.lineage} ({newer.generation}); "
-                "a later lineage has a higher generation: look for who wrote the ledger"
-            )
-        floors, rollbacks = self.floors.raised_by(newer.floors)
-        return replace(self, sequence=max(self.sequence, newer.sequence), floors=floors), rollbacks
+    @property
+    def lineages(self) -> tuple[str, str]:
+        """Both lineages."""
+        return self.lineage, self.authorization_lineage
 
 
-def parse_head(document: Any) -> Head:  # noqa: ANN401 - the parser is where untyped JSON ends
-    """Read a head from the spec of an `EpochLedger`.
+@dataclass(frozen=True, slots=True)
+class Epochs:
+    """The epochs of all targets of one request.
 
-    Args:
-        document: An object with `lineage` (`generation`, an integer, and `id`, a text), `sequence` and `base` (integers), and
-            `floors` (target name to integer). Other fields are passed over.
-
-    Raises:
-        SpecError: A field is missing or of another type.
+    Attributes:
+        cache: Of pool and scope.
+        authorization: Of tenant, compartment and principal.
     """
-    try:
-        floors = {_target(name): epoch(_integer(value)) for name, value in document["floors"].items()}
-        lineage, generation = document["lineage"]["id"], _integer(document["lineage"]["generation"])
-        if not isinstance(lineage, str) or not lineage or generation < 1:
-            raise TypeError("a lineage has an id that is not empty, and a generation from 1")
-        return Head(lineage, _integer(document["sequence"]), Floors(floors, epoch(_integer(document["base"]))), generation)
-    except (KeyError, TypeError, AttributeError) as error:
-        raise SpecError(f"the head cannot be read ({error!r}); it needs lineage, sequence, base and floors") from error
+
+    cache: EpochVector
+    authorization: EpochVector
 
 
-def write_head(head: Head) -> dict[str, Any]:
-    """A head as `parse_head` reads it."""
-    return {
-        "lineage": {"generation": head.generation, "id": head.lineage},
-        "sequence": head.sequence,
-        "base": head.floors.base,
-        "floors": dict(sorted(head.floors.by_target.items())),
-    }
+class Standing(Enum):
+    """How heads judge epochs."""
+
+    CURRENT = "current"
+    OTHER_LINEAGE = "other lineage"
+    UNCONFIRMED = "unconfirmed"
+    DENIED = "denied"
+    BEHIND = "behind"
+    AHEAD = "ahead"
 
 
-def _target(name: str) -> TargetName:
-    if not _TARGET.match(name):
-        raise TypeError(f"{name!r} names no target: its floor would hold for nobody")
-    return TargetName(name)
+def judge(heads: Heads, epochs: Epochs, seen: Seen) -> Standing:
+    """How epochs stand that were taken from the states `seen`.
+
+    `DENIED` comes before `BEHIND`: who was denied learns that, and not that he should try again.
+    """
+    pool, authorization = heads.pool, heads.authorization
+    if seen.lineages != (pool.lineage.id, authorization.lineage.id):
+        return Standing.OTHER_LINEAGE
+    if authorization.unconfirmed:
+        return Standing.UNCONFIRMED
+    if authorization.denied(epochs.authorization):
+        return Standing.DENIED
+    if pool.below(epochs.cache) or behind(authorization, epochs.authorization, seen.authorization_sequence):
+        return Standing.BEHIND
+    unknown = seen.sequence > pool.sequence or seen.authorization_sequence > authorization.sequence
+    ahead = pool.ahead(epochs.cache) or authorization.ahead(epochs.authorization)
+    return Standing.AHEAD if unknown or ahead else Standing.CURRENT
 
 
-def _integer(value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"{value!r} is not an integer")
-    return value
+def behind(authorization: Ledger, vector: EpochVector, sequence: int) -> bool:
+    """Whether a vector made at a sequence fell behind, or can no longer be judged by what the head lists."""
+    return sequence < authorization.reach or bool(authorization.below(vector))
+
+
+def drain_seconds(heads: Heads, epochs: Epochs, seen: Seen) -> int | None:
+    """For how long a request in flight that fell `BEHIND` may drain; `None` when it must be closed at once."""
+    if seen.authorization_sequence < heads.authorization.reach:
+        return None
+    pairs = ((heads.pool, epochs.cache), (heads.authorization, epochs.authorization))
+    answers = [may_drain(ledger, vector) for ledger, vector in pairs if ledger.below(vector)]
+    return min((seconds for seconds in answers if seconds is not None), default=None) if None not in answers else None
+
+
+def may_drain(ledger: Ledger, vector: EpochVector) -> int | None:
+    """For how many seconds what is in flight with this vector may drain; `None` when it must be closed at once.
+
+    A target that fell behind the base, and not its own floor, was folded away: nobody said that it may drain.
+    """
+    seconds = [_target_drains(ledger, target, value) for target, value in vector.entries if value < ledger.epoch(target)]
+    return min((given for given in seconds if given is not None), default=None) if None not in seconds else None
+
+
+def _target_drains(ledger: Ledger, target: TargetName, value: Epoch) -> int | None:
+    floor = ledger.floors.get(target)
+    if floor is None or floor.epoch < ledger.base or value < floor.abort_below:
+        return None
+    return floor.drain_seconds or None

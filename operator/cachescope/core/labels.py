@@ -24,3 +24,8 @@ SPEC_ANNOTATION = "cachescope.dev/spec"
 
 ENGINE_PORT = 8000
 GUARD_METRICS_PORT = 9400
+
+LEDGER_LABEL = "cachescope.dev/ledger"
+"""On every EpochLedger: `head` on what guards and gateways read in each round, `shard` on the others."""
+HEAD = "head"
+SHARD = "shard"

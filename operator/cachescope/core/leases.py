@@ -15,8 +15,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from cachescope.core.errors import WireFormatError
+from cachescope.core.errors import SpecError, WireFormatError
 from cachescope.core.keys import Key, KeyRing
+from cachescope.core.ledger_documents import parse_mark
+from cachescope.core.ledgers import AUTHORIZATION, Mark, write_mark
 from cachescope.core.record import EngineDigests
 from cachescope.core.signed import read_signed, sign
 
@@ -30,15 +32,6 @@ MAX_COUNTER = 2**53 - 1
 
 
 @dataclass(frozen=True)
-class Seen:
-    """The head that a process applied: lineage, its generation, and sequence."""
-
-    lineage: str
-    generation: int
-    sequence: int
-
-
-@dataclass(frozen=True)
 class LeaseStatement:
     """A process, as it describes itself.
 
@@ -49,9 +42,15 @@ class LeaseStatement:
         tick: Milliseconds since the process started, on the boot clock; higher in every attempt to write.
         lease_ms: Length of its right.
         version: Version of CacheScope in the process.
-        heads: What it applied, by pool UID.
+        acknowledged: The ledger states that it applied, and below which it closed everything: by pool UID, and by
+            `ledgers.authorization_key` for a namespace's authorization head.
+        witnesses: Copies of the heads that it read last (`ledger_seals.witness`), by the same names: of a guard all, of a gateway
+            the authorization heads.
         pool_uid: The pool of a guard; empty for a gateway.
+        fresh_ms: How long it may go on without a right: of a guard the longest `Fresh` request, of a gateway how long it issues
+            `Fresh` permits; 0 when it refuses everything.
         engine: What the engine loaded; `None` for a gateway, and while it is not known.
+        released: Whether the process ended cleanly: it holds no right, and never will again.
         routable: Of a gateway: UIDs of the pods that it routes to, by pool UID.
     """
 
@@ -61,8 +60,11 @@ class LeaseStatement:
     tick: int
     lease_ms: int
     version: str
-    heads: Mapping[str, Seen] = field(default_factory=dict)
+    acknowledged: Mapping[str, Mark] = field(default_factory=dict)
+    witnesses: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     pool_uid: str = ""
+    fresh_ms: int = 0
+    released: bool = False
     engine: EngineDigests | None = None
     routable: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
@@ -79,7 +81,8 @@ def lease_keys(root: KeyRing) -> KeyRing:
 
 def write_lease(key: Key, statement: LeaseStatement) -> str:
     """Sign what a process says of itself."""
-    return sign(key, _PURPOSE, asdict(statement))
+    marks = {name: write_mark(mark) for name, mark in statement.acknowledged.items()}
+    return sign(key, _PURPOSE, {**asdict(replace(statement, acknowledged={})), "acknowledged": marks})
 
 
 def read_lease(keys: KeyRing, text: str, *, name: str) -> LeaseStatement:
@@ -96,7 +99,7 @@ def read_lease(keys: KeyRing, text: str, *, name: str) -> LeaseStatement:
     payload = read_signed(keys, _PURPOSE, text, most=MAX_CHARACTERS)
     try:
         statement = _parse(payload)
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
+    except (KeyError, TypeError, AttributeError, ValueError, SpecError) as error:
         raise WireFormatError(f"the lease's fields cannot be read ({error!r}); update the older side") from error
     if lease_name(statement.pod_uid, statement.boot_id) != name:
         raise WireFormatError(f"the lease {name} holds another process's statement; whoever wrote it there, it proves nothing")
@@ -104,32 +107,45 @@ def read_lease(keys: KeyRing, text: str, *, name: str) -> LeaseStatement:
 
 
 def _parse(payload: dict[str, Any]) -> LeaseStatement:
-    engine = payload.pop("engine")
-    heads = {str(uid): _seen(item) for uid, item in payload.pop("heads").items()}
+    engine, released = payload.pop("engine"), payload.pop("released")
+    if type(released) is not bool:
+        raise TypeError("released is of another type")
+    acknowledged = {str(name): parse_mark(item) for name, item in payload.pop("acknowledged").items()}
+    witnesses = {str(name): _object(item) for name, item in payload.pop("witnesses").items()}
     routable = {str(pool): tuple(map(str, pods)) for pool, pods in payload.pop("routable").items()}
-    tick, lease_ms = _counter(payload.pop("tick")), _counter(payload.pop("lease_ms"))
+    tick, lease_ms, fresh_ms = (_counter(payload.pop(name)) for name in ("tick", "lease_ms", "fresh_ms"))
     for name, value in payload.items():
         _text(name, value)
-    read = EngineDigests(**{name: _text(name, value) for name, value in engine.items()}) if engine else None
-    statement = LeaseStatement(**payload, tick=tick, lease_ms=lease_ms, heads=heads, routable=routable, engine=read)
+    statement = LeaseStatement(
+        **payload,
+        tick=tick,
+        lease_ms=lease_ms,
+        fresh_ms=fresh_ms,
+        acknowledged=acknowledged,
+        witnesses=witnesses,
+        routable=routable,
+        engine=EngineDigests(**{name: _text(name, value) for name, value in engine.items()}) if engine else None,
+        released=released,
+    )
     _check(statement)
     return statement
 
 
 def _check(statement: LeaseStatement) -> None:
     """A guard speaks of its own pool alone, and a gateway of no pool as its own: the key of one pool says nothing of others."""
-    if statement.lease_ms > MAX_LEASE_MS:
-        raise ValueError(f"a lease of {statement.lease_ms} ms is longer than {MAX_LEASE_MS}")
-    guard = statement.holder == GUARD and set(statement.heads) <= {statement.pool_uid} and not statement.routable
+    if max(statement.lease_ms, statement.fresh_ms) > MAX_LEASE_MS:
+        raise ValueError(f"{statement.lease_ms} or {statement.fresh_ms} ms is longer than {MAX_LEASE_MS}")
+    named = {name for name in (*statement.acknowledged, *statement.witnesses) if not name.startswith(AUTHORIZATION)}
+    guard = statement.holder == GUARD and named <= {statement.pool_uid} and not statement.routable
     gateway = statement.holder == GATEWAY and not statement.pool_uid
     if not guard and not gateway:
         raise ValueError("the holder speaks of what is not its own")
 
 
-def _seen(item: dict[str, Any]) -> Seen:
-    seen = Seen(**item)
-    _text("lineage", seen.lineage)
-    return replace(seen, generation=_counter(seen.generation), sequence=_counter(seen.sequence))
+def _object(item: object) -> Mapping[str, Any]:
+    if not isinstance(item, dict):
+        raise TypeError("a witness is of another type")
+    return item
 
 
 def _text(name: str, value: object) -> Any:  # noqa: ANN401 - it becomes the field of a dataclass
@@ -153,6 +169,7 @@ class Right:
 
     def __init__(self) -> None:
         self.generation = 0
+        self._sent_at = 0
         self._until: int | None = None
 
     def grant(self, *, sent_at: int, lease_ms: int, now: int) -> bool:
@@ -165,7 +182,7 @@ class Right:
         """
         begins = not self.live(now)
         self.generation += int(begins)
-        self._until = sent_at + lease_ms
+        self._sent_at, self._until = sent_at, sent_at + lease_ms
         return begins
 
     def revoke(self) -> None:
@@ -175,6 +192,14 @@ class Right:
     def left_ms(self, now: int) -> int:
         """Milliseconds until it ends; 0 without one."""
         return max(0, self._until - now) if self._until is not None else 0
+
+    def age_ms(self, now: int) -> int | None:
+        """Milliseconds since the send that it rests on, also after it ran out; `None` before the first, and once it was revoked."""
+        return now - self._sent_at if self._until is not None else None
+
+    def lapsed_ms(self, now: int) -> int | None:
+        """Milliseconds since it ran out; `None` while it lasts, before the first, and once it was revoked."""
+        return now - self._until if self._until is not None and now >= self._until else None
 
     def live(self, now: int) -> bool:
         """Whether it lasts."""

@@ -1,7 +1,7 @@
 """Permits: a gateway's signed statement that one request may use one engine process once.
 
 A permit names everything that the guard compares: pool, pod, boot id and tick of the guard, method and path, the exact body,
-the identity record, what the engine loaded, the epochs and the ledger head that the gateway saw.
+the identity record, what the engine loaded, the epochs and the ledger states that the gateway saw.
 """
 
 from __future__ import annotations
@@ -11,13 +11,15 @@ from typing import Any
 
 from cachescope.core.epochs import EpochVector, epoch
 from cachescope.core.errors import SpecError, WireFormatError
+from cachescope.core.heads import Epochs, Seen
 from cachescope.core.keys import Key, KeyRing
 from cachescope.core.signed import read_signed, sign
 from cachescope.core.types import Digest, Reuse, ScopeClass, TargetName
 
 PERMIT_HEADER = "x-cachescope-permit"
 _PURPOSE = "permit"
-_INTEGERS = frozenset({"tick", "sequence"})
+_INTEGERS = frozenset({"tick"})
+_PARSED = frozenset({"epochs", "seen"})
 
 
 @dataclass(frozen=True)
@@ -36,9 +38,8 @@ class Permit:
         record_digest: Digest of the identity record.
         runtime_digest: Runtime that the salt was made for.
         scope: Class of the request.
-        epochs: Its epoch vector.
-        lineage: Ledger lineage that the gateway saw.
-        sequence: Ledger sequence that the gateway saw.
+        epochs: The epochs of its targets.
+        seen: The ledger states that the gateway saw.
         reuse: What the cache may do.
     """
 
@@ -53,9 +54,8 @@ class Permit:
     record_digest: Digest
     runtime_digest: Digest
     scope: ScopeClass
-    epochs: EpochVector
-    lineage: str
-    sequence: int
+    epochs: Epochs
+    seen: Seen
     reuse: Reuse
 
 
@@ -66,7 +66,12 @@ def permit_keys(root: KeyRing, pool_uid: str) -> KeyRing:
 
 def write_permit(key: Key, permit: Permit) -> str:
     """Sign a permit; the result is the value of the header `x-cachescope-permit`."""
-    return sign(key, _PURPOSE, {**vars(permit), "epochs": permit.epochs.entries})
+    epochs, seen = permit.epochs, permit.seen
+    written = {
+        "epochs": (epochs.cache.entries, epochs.authorization.entries),
+        "seen": (seen.lineage, seen.sequence, seen.authorization_lineage, seen.authorization_sequence),
+    }
+    return sign(key, _PURPOSE, {**vars(permit), **written})
 
 
 def read_permit(keys: KeyRing, text: str) -> Permit:
@@ -84,19 +89,34 @@ def read_permit(keys: KeyRing, text: str) -> Permit:
 
 def _parse(payload: dict[str, Any]) -> Permit:
     for name, value in payload.items():
-        if name != "epochs" and type(value) is not (int if name in _INTEGERS else str):
+        if name not in _PARSED and type(value) is not (int if name in _INTEGERS else str):
             raise TypeError(f"{name} is of another type")
-    entries = tuple((TargetName(str(name)), epoch(_integer(value))) for name, value in payload["epochs"])
+    cache, authorization = payload["epochs"]
     fields = {
         **payload,
         "scope": ScopeClass(payload["scope"]),
         "reuse": Reuse(payload["reuse"]),
-        "epochs": EpochVector(entries),
+        "epochs": Epochs(_vector(cache), _vector(authorization)),
+        "seen": _seen(payload["seen"]),
     }
     return Permit(**fields)
 
 
+def _vector(entries: list[tuple[object, object]]) -> EpochVector:
+    found = tuple((TargetName(str(name)), epoch(_integer(value))) for name, value in entries)
+    if len(dict(found)) != len(found):
+        raise ValueError("a target is named twice")
+    return EpochVector(found)
+
+
+def _seen(parts: list[object]) -> Seen:
+    lineage, sequence, authorization_lineage, authorization_sequence = parts
+    if type(lineage) is not str or type(authorization_lineage) is not str:
+        raise TypeError("a lineage is of another type")
+    return Seen(lineage, _integer(sequence), authorization_lineage, _integer(authorization_sequence))
+
+
 def _integer(value: object) -> int:
     if type(value) is not int:
-        raise TypeError(f"the epoch {value!r} is not an integer")
+        raise TypeError(f"{value!r} is not an integer")
     return value

@@ -46,7 +46,7 @@ class IdentityRecord:
         prompt_bundle_digest: Approved prompt bundle of the scope, or empty.
         toolset_digest: Tool schemas of the request, or empty.
         policy_revision: Revision of this scope's own policy.
-        lineage: Id of the ledger's history.
+        lineages: Ids of the histories of the pool's ledger and of the authorization ledger.
         epochs: Epochs of every target at or above the class.
     """
 
@@ -59,7 +59,7 @@ class IdentityRecord:
     prompt_bundle_digest: Digest
     toolset_digest: Digest
     policy_revision: int
-    lineage: str
+    lineages: tuple[str, str]
     epochs: EpochVector
 
     def digest(self) -> Digest:

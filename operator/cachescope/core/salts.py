@@ -46,7 +46,7 @@ def salted_fields(record: IdentityRecord) -> tuple[Field, ...]:
     """Everything of a record that separates one cache from another, in a fixed order."""
     engine = record.engine
     return (
-        record.lineage,
+        record.lineages,
         record.pool_uid,
         record.cache_object,
         record.scope.value,

@@ -17,7 +17,7 @@ from cachescope.core.signed import key_id_of, read_signed, sign
 CHALLENGE_HEADER = "x-cachescope-challenge"
 STATEMENT_HEADER = "x-cachescope-statement"
 _PURPOSE = "statement"
-_INTEGERS = frozenset({"tick", "sequence"})
+_INTEGERS = frozenset({"tick", "sequence", "authorization_sequence", "right_ms"})
 
 
 @dataclass(frozen=True)
@@ -31,8 +31,11 @@ class Statement:
         boot_id: Random id of the process.
         tick: Milliseconds since the process started, on the boot clock.
         engine: Digests of what the engine loaded.
-        lineage: Ledger lineage that it applied.
-        sequence: Ledger sequence that it applied.
+        lineage: Lineage of the pool's ledger that it applied.
+        sequence: Its sequence.
+        authorization_lineage: Lineage of the authorization head that it applied.
+        authorization_sequence: Its sequence.
+        right_ms: Milliseconds that its right still lasts; with 0 it takes `Fresh` permits alone.
         version: Version of the guard.
     """
 
@@ -44,6 +47,9 @@ class Statement:
     engine: EngineDigests
     lineage: str
     sequence: int
+    authorization_lineage: str
+    authorization_sequence: int
+    right_ms: int
     version: str
 
 

@@ -1,0 +1,53 @@
+"""Seals: the MAC by which the operator knows a ledger, or the copy of one in a lease, as its own.
+
+The key is the operator's alone; guards and gateways cannot make one, and need none: they believe what they read by quorum. The MAC
+covers the digest, so that a copy without history and incidents (a *witness*) can be verified as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from cachescope.core.errors import SpecError
+from cachescope.core.keys import Key, KeyRing, matches
+from cachescope.core.ledger_documents import parse_ledger
+from cachescope.core.ledgers import Ledger, write_ledger
+
+Place = str
+"""Where a ledger belongs: a pool's UID, or `authorization_key` of a namespace; a shard's is that and its name."""
+
+
+def seal_keys(root: KeyRing) -> KeyRing:
+    """The keys of seals, derived from the root keys; old ones still verify."""
+    return root.derive("head")
+
+
+def sealed(keys: KeyRing, place: Place, ledger: Ledger) -> dict[str, Any]:
+    """The spec of an `EpochLedger`: `write_ledger` and the MAC."""
+    return {**write_ledger(ledger), "mac": {"key": keys.current.id, "value": _mac(keys.current, place, ledger)}}
+
+
+def witness(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """The copy of a ledger that a process publishes: its content, its digest and its MAC."""
+    return {name: value for name, value in spec.items() if name not in {"history", "incidents"}}
+
+
+def verified(keys: KeyRing, place: Place, spec: Any) -> Ledger:  # noqa: ANN401 - the parser is where untyped JSON ends
+    """Read a ledger or a witness, and hold it against its seal.
+
+    Raises:
+        SpecError: It cannot be read, or no operator of this installation sealed it for that place.
+    """
+    ledger = parse_ledger(spec)
+    given = spec.get("mac")
+    key = keys.find(str(given.get("key"))) if isinstance(given, Mapping) else None
+    if key is None or not matches(_mac(key, place, ledger).encode(), str(given.get("value")).encode()):
+        raise SpecError(
+            "the ledger carries no seal of this installation's operator; see who wrote it, and whether root keys were lost"
+        )
+    return ledger
+
+
+def _mac(key: Key, place: Place, ledger: Ledger) -> str:
+    return key.mac("cachescope/ledger/v1", key.id, place, ledger.digest).hex()

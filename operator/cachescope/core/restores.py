@@ -1,0 +1,194 @@
+"""Restores: how a ledger that was put back is found out, and how it goes on.
+
+Guards and gateways are the witnesses: what they read last is in their leases.
+
+Rules:
+
+- a ledger was restored when any field of a witness of its lineage is above its own, whatever the sequences; when a witness has a
+  state that its history does not hold and that is not merely older; or when a witness is of a later lineage;
+- then the maximum of all that is known stands, field by field, in a new lineage above all that were seen. A flag that is on for
+  anybody stays on;
+- a witness makes up for an authorization head only if it lists every change since the state that was restored. Otherwise
+  revocations may be lost, and everything is refused until somebody confirms;
+- somebody who says that the cluster was restored gets the same, once for each incident: with no witness left nothing tells.
+
+Who the witnesses are, and whether their seals are good, is left to the controller; a witness that cannot be verified is a doubt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import reduce
+
+from cachescope.core.authorization_rules import Authorization
+from cachescope.core.declarations import NAMESPACE, Restoration, incident_key
+from cachescope.core.epochs import MAX_EPOCH
+from cachescope.core.errors import SpecError
+from cachescope.core.ledgers import Flags, Floor, Ledger, Lineage, Role, advanced, fell, reborn, shard_name
+from cachescope.core.types import Epoch, TargetName
+
+
+def is_restore(ledger: Ledger, witness: Ledger) -> bool:
+    """Whether a witness proves that a ledger was put back to an earlier state, or another one was put in its place."""
+    if witness.lineage != ledger.lineage:
+        return witness.lineage.generation >= ledger.lineage.generation
+    return fell(witness, ledger) or not (ledger.knows(witness.mark) or ledger.forgot(witness.mark))
+
+
+def covers(head: Ledger, witness: Ledger) -> bool:
+    """Whether a witness lists every change of authorization since a head was stored.
+
+    What the head lists, the witness must have seen, or the head went on after it was put back. Then only a witness that reaches
+    as far back as the head itself is sure to know what was lost.
+    """
+    if witness.lineage != head.lineage:
+        return False
+    newest = max(head.changed.values(), default=head.reach)
+    seen = all(witness.changed.get(target, 0) >= at for target, at in head.changed.items() if at > witness.reach)
+    return witness.reach <= (newest if seen and witness.sequence > head.sequence else head.reach)
+
+
+def merged(ledger: Ledger, witnesses: Iterable[Ledger], *, fresh: Lineage) -> Ledger:
+    """The ledger of a pool after a restore: all that is known of it, in a new lineage. To be written as it is.
+
+    Args:
+        ledger: What is there; of a ledger that vanished, what somebody knows of it.
+        witnesses: What others know, the operator's own memory too.
+        fresh: A lineage that nobody used, with the seconds since 1970 for a generation; it is raised above all that were seen.
+    """
+    known = [ledger, *witnesses]
+    return reborn(
+        ledger,
+        _later(fresh, (item.lineage for item in known)),
+        base=_base(known),
+        floors=_floors(known, {target for item in known for target in item.floors}),
+        flags=_flags([item.flags for item in known]),
+        incidents=_incidents(known),
+    )
+
+
+def merged_authorization(
+    state: Authorization,
+    witnesses: Sequence[Ledger],
+    *,
+    fresh: Lineage,
+    known: Authorization | None = None,
+    doubt: bool = False,
+) -> Authorization:
+    """The authorization ledgers of a namespace after a restore, every one in a new lineage. To be written as they are.
+
+    Args:
+        state: The head and the shards that are there.
+        witnesses: Heads that others know.
+        fresh: As for `merged`.
+        known: What the operator itself holds in memory: it makes up for all that it has seen.
+        doubt: Whether a witness could not be verified: everything is refused until somebody confirms.
+    """
+    heads = [state.head, *witnesses, *([known.head] if known else [])]
+    parts = [state.shards, *([known.shards] if known else [])]
+    everything = [*heads, *(shard for shards in parts for shard in shards.values())]
+    targets = {target for ledger in everything for target in ledger.floors}
+    names = {*map(shard_name, targets), *(name for shards in parts for name in shards)}
+    shards = {name: _merged_shard(name, everything, targets, fresh=_later(fresh, _seen(name, heads, parts))) for name in names}
+    shards = {name: replace(shard, incidents=_incidents(_named(name, parts))) for name, shard in shards.items()}
+    confirmed = max(head.confirmed for head in heads)
+    sure = not doubt and _sure(state, witnesses, known)
+    head = reborn(
+        state.head,
+        _later(fresh, (head.lineage for head in heads)),
+        base=_base(heads),
+        shards={name: shard.mark for name, shard in sorted(shards.items())},
+        restored=max(confirmed if sure else confirmed + 1, *(head.restored for head in heads)),
+        confirmed=confirmed,
+        incidents=_incidents(heads),
+    )
+    return Authorization(head, shards)
+
+
+def said(ledger: Ledger, asked: Iterable[Restoration], *, fresh: Lineage) -> Ledger:
+    """The ledger once people said that the cluster was restored: in a new lineage, once for each incident. To be written as it is.
+
+    A head counts the restores, and which were confirmed: confirming one confirms those before it that nobody declares any more.
+
+    Args:
+        ledger: A ledger of any role.
+        asked: All restores that are declared for its namespace.
+        fresh: As for `merged`.
+    """
+    keys = {incident_key(NAMESPACE, item.incident): item.confirmed for item in sorted(asked, key=lambda item: not item.confirmed)}
+    new = sorted(keys.keys() - ledger.incidents.keys())
+    numbers = {**ledger.incidents, **{key: Epoch(ledger.restored + 1 + place) for place, key in enumerate(new)}}
+    counts: Mapping[str, int] = {}
+    if ledger.role is Role.AUTHORIZATION:
+        counts = {"restored": ledger.restored + len(new), "confirmed": _confirmed(ledger, keys, numbers)}
+    if new:
+        return reborn(ledger, fresh.after(ledger.lineage), incidents=numbers, **counts)
+    return advanced(ledger, **counts) if counts and counts["confirmed"] > ledger.confirmed else ledger
+
+
+def _confirmed(ledger: Ledger, asked: Mapping[str, bool], numbers: Mapping[str, Epoch]) -> int:
+    done = max((numbers[key] for key, confirmed in asked.items() if confirmed), default=0)
+    open_ones = min((numbers[key] for key, confirmed in asked.items() if not confirmed), default=MAX_EPOCH)
+    return max(ledger.confirmed, min(done, open_ones - 1))
+
+
+def _sure(state: Authorization, witnesses: Iterable[Ledger], known: Authorization | None) -> bool:
+    """Whether no revocation can be lost."""
+    proofs = [witness for witness in witnesses if is_restore(state.head, witness)]
+    if not all(covers(state.head, witness) or _remembers(known, witness) for witness in proofs):
+        return False
+    return not state.lost or (known is not None and not known.lost and _remembers(known, state.head))
+
+
+def _remembers(known: Authorization | None, head: Ledger) -> bool:
+    """Whether what the operator holds in memory is at or after a state."""
+    return known is not None and (known.head.knows(head.mark) or known.head.forgot(head.mark) or covers(known.head, head))
+
+
+def _merged_shard(name: str, everything: Iterable[Ledger], targets: Iterable[TargetName], *, fresh: Lineage) -> Ledger:
+    known = list(everything)
+    floors = _floors(known, {target for target in targets if shard_name(target) == name})
+    return Ledger(Role.SHARD, fresh, 1, base=_base(known), floors=floors, changed=dict.fromkeys(floors, 1))
+
+
+def _seen(name: str, heads: Iterable[Ledger], parts: Iterable[Mapping[str, Ledger]]) -> list[Lineage]:
+    """All lineages of a shard that anybody saw."""
+    return [
+        *(head.shards[name].lineage for head in heads if name in head.shards),
+        *(shard.lineage for shard in _named(name, parts)),
+    ]
+
+
+def _named(name: str, parts: Iterable[Mapping[str, Ledger]]) -> list[Ledger]:
+    return [shards[name] for shards in parts if name in shards]
+
+
+def _later(fresh: Lineage, seen: Iterable[Lineage]) -> Lineage:
+    later = fresh.after(*seen)
+    if later.generation > MAX_EPOCH:
+        raise SpecError(f"a lineage of generation {later.generation - 1} was seen, and none comes after it; see who wrote it")
+    return later
+
+
+def _base(known: Iterable[Ledger]) -> Epoch:
+    return max(item.base for item in known)
+
+
+def _floors(known: Sequence[Ledger], targets: Iterable[TargetName]) -> dict[TargetName, Floor]:
+    return {
+        target: reduce(Floor.joined, (item.floor(target) for item in known if target in item.floors)) for target in sorted(targets)
+    }
+
+
+def _flags(known: Sequence[Flags]) -> Flags:
+    """The maximum; what is on for anybody stays on, also when others resumed after something else of that number."""
+    on = [flags.resumed for flags in known if flags.stops_public or flags.bypasses]
+    return replace(reduce(Flags.joined, known), resumed=min(on, default=max(flags.resumed for flags in known)))
+
+
+def _incidents(known: Iterable[Ledger]) -> dict[str, Epoch]:
+    found: dict[str, Epoch] = {}
+    for item in known:
+        found |= {key: max(value, found.get(key, value)) for key, value in item.incidents.items()}
+    return found

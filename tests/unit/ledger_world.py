@@ -1,0 +1,262 @@
+"""The ledgers of one namespace in a small model: an API with compare-and-swap, operators with stale reads, readers that follow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from cachescope.core import authorization_rules, pool_rules, restores
+from cachescope.core.authorization_rules import Authorization
+from cachescope.core.declarations import Declaration, Restoration
+from cachescope.core.epochs import EpochVector
+from cachescope.core.errors import SpecError
+from cachescope.core.heads import behind
+from cachescope.core.ledgers import AUTHORIZATION_HEAD, Floor, Ledger, LedgerFork, Lineage, Mark, followed
+from cachescope.core.types import Digest, TargetName
+
+POOL_LEDGER = "pool"
+POOL, SCOPE = TargetName("c" * 64), TargetName("d" * 64)
+PEOPLE = tuple(TargetName(f"{shard}{number:063x}") for shard in "ab" for number in range(5))
+NEVER_READMITTED = frozenset(PEOPLE[1::2])
+FIELDS = ("epoch", "abort_below", "denied", "readmitted", "issued_before")
+Objects = dict[str, Ledger]
+
+
+def shards_of(objects: Mapping[str, Ledger]) -> dict[str, Ledger]:
+    return {name: ledger for name, ledger in objects.items() if name not in (POOL_LEDGER, AUTHORIZATION_HEAD)}
+
+
+def authorization_of(objects: Mapping[str, Ledger]) -> Authorization:
+    return Authorization(objects[AUTHORIZATION_HEAD], shards_of(objects))
+
+
+def lower(known: Floor, found: Floor) -> list[str]:
+    return [name for name in FIELDS if getattr(found, name) < getattr(known, name)]
+
+
+@dataclass
+class Permit:
+    """What a gateway vouched for."""
+
+    vector: EpochVector
+    lineage: str
+    sequence: int
+
+
+@dataclass
+class Reader:
+    """A guard and a gateway in one: it follows what it reads, and issues permits."""
+
+    held: Objects = field(default_factory=dict)
+    floors: dict[TargetName, Floor] = field(default_factory=dict)
+    announced: dict[TargetName, Floor] = field(default_factory=dict)
+    permits: list[Permit] = field(default_factory=list)
+
+    def follow(self, world: World) -> None:
+        """Read everything; what does not follow is not taken."""
+        self.held = {name: ledger for name, ledger in self.held.items() if name in world.objects}
+        for name, newer in world.objects.items():
+            known = self.held.get(name)
+            try:
+                self.held[name] = self._followed(name, newer)
+            except LedgerFork:
+                assert known is not None
+                assert not world.descends(name, known.mark, newer.mark), "an honest successor was taken for a fork"
+                continue
+            held = self.held[name]
+            unheld = known is None or held.lineage != known.lineage or held.forgot(known.mark)
+            assert unheld or known is None or world.descends(name, known.mark, held.mark), "a fork was accepted"
+        self._check()
+
+    def _followed(self, name: str, newer: Ledger) -> Ledger:
+        if name in (POOL_LEDGER, AUTHORIZATION_HEAD):
+            return followed(self.held.get(name), newer)
+        return authorization_rules.followed_shard(self.held[AUTHORIZATION_HEAD], name, self.held.get(name), newer)
+
+    def _check(self) -> None:
+        state = authorization_of(self.held)
+        if state.head.unconfirmed or state.behind:
+            return
+        for target in PEOPLE:
+            found = state.floor(target)
+            fell = lower(self.floors.get(target, Floor(found.epoch)), found)
+            assert not fell, f"{fell} of {target[0]}{target[-1]} fell for a reader"
+            self.floors[target] = found
+        if state.head.shards == {name: shard.mark for name, shard in state.shards.items()}:
+            self.announced = dict(self.floors)
+        self.announced |= {target: state.head.floor(target) for target in state.head.floors}
+        vector = EpochVector.of({target: state.floor(target).epoch for target in PEOPLE})
+        self.permits = [*self.permits[-20:], Permit(vector, state.head.lineage.id, state.head.sequence)]
+
+
+@dataclass
+class World:
+    """The objects, and what was promised about them."""
+
+    objects: Objects = field(default_factory=dict)
+    parents: dict[tuple[str, Mark], Mark] = field(default_factory=dict)
+    declared: dict[str, Declaration] = field(default_factory=dict)
+    restorations: dict[str, Restoration] = field(default_factory=dict)
+    resume_after: str | None = None
+    policy: dict[str, Digest] = field(default_factory=dict)
+    given: dict[tuple[TargetName, str], int] = field(default_factory=dict)
+    denied: set[TargetName] = field(default_factory=set)
+    readers: list[Reader] = field(default_factory=lambda: [Reader(), Reader(), Reader()])
+    lineages: int = 0
+    restores: int = 0
+
+    def __post_init__(self) -> None:
+        self.objects[POOL_LEDGER] = pool_rules.first_ledger(self.fresh())
+        self.objects[AUTHORIZATION_HEAD] = authorization_rules.first_head(self.fresh())
+
+    def fresh(self) -> Lineage:
+        self.lineages += 1
+        return Lineage(self.lineages, f"{self.lineages:032x}")
+
+    def put(self, name: str, before: Ledger | None, after: Ledger) -> bool:
+        """Compare and swap, by the rules that the API server holds."""
+        if self.objects.get(name) is not before:
+            return False
+        if before is None or before.lineage != after.lineage:
+            assert (after.sequence, after.previous) == (1, ""), "a lineage begins with sequence 1"
+            assert before is None or after.lineage.generation > before.lineage.generation
+        else:
+            assert (after.sequence, after.previous) == (before.sequence + 1, before.digest), "every change is the next sequence"
+            self.parents[name, after.mark] = before.mark
+        self.objects[name] = after
+        assert self.restores or not after.unconfirmed, "everything is refused although nothing was put back"
+        if after.unconfirmed or (before is not None and after.confirmed > before.confirmed):
+            self._pardon()
+        return True
+
+    def _pardon(self) -> None:
+        """Everything is refused until people confirm, and what they did not revoke anew is over then."""
+        self.denied = set()
+        for reader in self.readers:
+            reader.floors, reader.announced = {}, {}
+
+    def descends(self, name: str, ancestor: Mark, mark: Mark) -> bool:
+        """Whether a state came from another one, in truth."""
+        at: Mark | None = mark
+        while at is not None and at != ancestor:
+            at = self.parents.get((name, at))
+        return at is not None
+
+    def people(self) -> list[Declaration]:
+        return [item for item in self.declared.values() if item.target in PEOPLE]
+
+    def caches(self) -> list[Declaration]:
+        return [item for item in self.declared.values() if item.target not in PEOPLE]
+
+    def witnesses(self, name: str) -> list[Ledger]:
+        """What leases say: ledgers without history and incidents."""
+        return [replace(reader.held[name], history=(), incidents={}) for reader in self.readers if name in reader.held]
+
+    def promise(self, given: Mapping[str, int], declared: Iterable[Declaration]) -> None:
+        """What was given is kept: once, and for ever."""
+        for item in declared:
+            if item.name in given and item.incident:
+                known = self.given.setdefault((item.target, item.incident), given[item.name])
+                assert known == given[item.name], f"incident {item.incident} advanced twice"
+                if item.deny and item.target in NEVER_READMITTED:
+                    self.denied.add(item.target)
+
+    def compact(self) -> None:
+        """After a compaction incidents may count again."""
+        self.given = {}
+
+    def restore(self, backup: Objects) -> None:
+        """Put back old objects. What a head announced to a reader that is left must stand, or nothing may be served."""
+        self.objects = dict(backup)
+        self.restores += 1
+        self.given = {}
+        for reader in self.readers:
+            reader.floors = dict(reader.announced)
+        known = [floor for reader in self.readers for floor in reader.announced.items()]
+        self.denied &= {target for target, floor in known if floor.denies}
+
+    def check(self) -> None:
+        """What holds whenever an operator wrote all that it decided."""
+        state = authorization_of(self.objects)
+        if state.head.unconfirmed or state.behind:
+            return
+        for target in self.denied:
+            assert state.floor(target).denies, f"{target[:3]} is no longer denied"
+        for permit in (item for reader in self.readers for item in reader.permits if item.lineage == state.head.lineage.id):
+            old = any(value < state.floor(target).epoch for target, value in permit.vector.entries)
+            assert not old or behind(state.head, permit.vector, permit.sequence), "a guard takes an epoch that fell behind"
+
+
+@dataclass
+class Operator:
+    """Decides on what it read, which may be long ago."""
+
+    read: Objects = field(default_factory=dict)
+
+    def look(self, world: World) -> None:
+        self.read = dict(world.objects)
+
+    def pool(self, world: World) -> None:
+        """One turn for the pool: a restore, room, or what is declared."""
+        found = self.read[POOL_LEDGER]
+        witnesses = world.witnesses(POOL_LEDGER)
+        try:
+            if any(restores.is_restore(found, item) for item in witnesses):
+                self._one(world, POOL_LEDGER, restores.merged(found, witnesses, fresh=world.fresh()))
+                return
+            if (said := restores.said(found, world.restorations.values(), fresh=world.fresh())) is not found:
+                self._one(world, POOL_LEDGER, said)
+                return
+            small = pool_rules.compacted(found, world.caches(), pool=POOL, fresh=world.fresh())
+        except SpecError:
+            return
+        if small is not found:
+            world.compact() if self._one(world, POOL_LEDGER, small) else None
+            return
+        decision = pool_rules.decide(found, world.caches(), pool=POOL, resume_after=world.resume_after)
+        written = decision.ledger is found or self._one(world, POOL_LEDGER, decision.ledger)
+        if written and world.objects[POOL_LEDGER] is decision.ledger:
+            world.promise(decision.given, world.caches())
+
+    def people(self, world: World, *, writes: int) -> None:
+        """One turn for tenants and principals, that ends after so many writes."""
+        state = authorization_of(self.read)
+        witnesses = world.witnesses(AUTHORIZATION_HEAD)
+        if state.lost or any(restores.is_restore(state.head, item) for item in witnesses):
+            self._all(world, state, restores.merged_authorization(state, witnesses, fresh=world.fresh()), writes)
+            return
+        head = restores.said(state.head, world.restorations.values(), fresh=world.fresh())
+        if head is not state.head:
+            shards = {
+                name: restores.said(item, world.restorations.values(), fresh=world.fresh()) for name, item in state.shards.items()
+            }
+            self._all(world, state, Authorization(head, shards), writes)
+            return
+        small = authorization_rules.compacted(state, world.people(), fresh=world.fresh())
+        if small != state:
+            world.compact()
+            self._all(world, state, small, writes)
+            return
+        decision = authorization_rules.decide(state, world.people(), policy=world.policy, fresh=world.fresh())
+        if self._all(world, state, decision.state, writes):
+            world.promise(decision.given, world.people())
+            world.check()
+
+    def fold(self, world: World) -> None:
+        """Drop what a fenced base made needless: fenced is what every reader holds."""
+        state = authorization_of(self.read)
+        held = [reader.held.get(AUTHORIZATION_HEAD) for reader in world.readers]
+        bases = [item.base for item in held if item is not None and item.lineage == state.head.lineage]
+        if len(bases) == len(held) and not state.lost:
+            self._all(world, state, authorization_rules.folded(state, fenced_base=min(bases)), 99)
+
+    def _one(self, world: World, name: str, after: Ledger) -> bool:
+        done = world.put(name, self.read.get(name), after)
+        if done:
+            self.read[name] = after
+        return done
+
+    def _all(self, world: World, before: Authorization, after: Authorization, limit: int) -> bool:
+        steps = authorization_rules.writes(before, after)
+        done = all(self._one(world, name, ledger) for name, ledger in steps[:limit]) and len(steps) <= limit
+        return done and authorization_of(world.objects) == after

@@ -1,0 +1,177 @@
+"""When a fence is complete: everybody acknowledged, or cannot act any more; and never because nobody was seen."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from cachescope.core.fences import Member, Roster, Wanted, after_right_ms, progress, right_ms
+from cachescope.core.leases import GATEWAY, GUARD
+from cachescope.core.ledgers import Ledger, Lineage, Mark, Role, advanced
+from cachescope.core.types import Digest
+
+LEASE, FRESH, STALE = 3000, 120_000, 600_000
+FIRST = Ledger(Role.POOL, Lineage(1, "a"), 1)
+SECOND = advanced(FIRST)
+THIRD = advanced(SECOND)
+OF_POOL = Wanted("pool", 2, version=50, written_ms=0, namespace="ns", pool="pool")
+OF_PEOPLE = Wanted("authorization/ns", 2, version=50, written_ms=0, namespace="ns")
+
+
+def member(uid: str = "g", version: int = 60, at: Ledger | None = FIRST, **fields: object) -> Member:
+    marks = {key: at.mark for key in ("pool", "authorization/ns")} if at else {}
+    made = Member(uid, "ns", uid, version, GUARD, "pool", LEASE, FRESH, acknowledged=marks)
+    return replace(made, **fields)  # type: ignore[arg-type]
+
+
+def gateway(uid: str = "w", version: int = 60, at: Ledger | None = FIRST) -> Member:
+    return member(uid, version, at, holder=GATEWAY, pool="", namespace="home", fresh_ms=STALE)
+
+
+def roster_of(*members: Member, now_ms: int = 0) -> Roster:
+    roster = Roster()
+    for item in members:
+        roster.saw(item, now_ms)
+        roster.reached(item.version)
+    return roster
+
+
+def complete(roster: Roster, wanted: Wanted = OF_POOL, now_ms: int = 1, ledger: Ledger = THIRD) -> bool:
+    return progress(roster, wanted, ledger, now_ms).complete
+
+
+def test_a_fence_is_complete_when_everybody_acknowledged_the_state_or_a_later_one() -> None:
+    for at in (SECOND, THIRD):
+        assert complete(roster_of(member(at=at), member("h", at=SECOND)))
+    for behind in (FIRST, None):
+        assert not complete(roster_of(member(at=SECOND), member("h", at=behind)))
+
+
+@pytest.mark.parametrize(
+    "mark",
+    [
+        Mark(Lineage(1, "b"), 2, SECOND.digest),
+        Mark(Lineage(2, "a"), 9, SECOND.digest),
+        Mark(FIRST.lineage, 2, Digest("sha256:" + "0" * 64)),
+        Mark(FIRST.lineage, 9, SECOND.digest),
+    ],
+)
+def test_a_state_of_another_history_acknowledges_nothing(mark: Mark) -> None:
+    assert not complete(roster_of(member(acknowledged={"pool": mark})))
+    assert complete(roster_of(member(acknowledged={"pool": SECOND.mark})))
+
+
+def test_a_process_that_is_not_heard_of_counts_once_its_right_and_a_margin_are_over() -> None:
+    roster = roster_of(member())
+    assert not complete(roster, now_ms=right_ms(LEASE))
+    assert complete(roster, now_ms=right_ms(LEASE) + 1)
+    roster.saw(member(version=61), right_ms(LEASE))
+    assert not complete(roster, now_ms=right_ms(LEASE) + 1)
+
+
+def test_the_same_version_again_is_no_sign_of_life_and_an_older_one_neither() -> None:
+    roster = roster_of(member())
+    for version in (60, 59):
+        roster.saw(member(version=version), LEASE)
+    assert complete(roster, now_ms=right_ms(LEASE) + 1)
+
+
+def test_the_longest_right_counts_that_was_declared_since_the_last_expiry() -> None:
+    roster = roster_of(member(lease_ms=10 * LEASE))
+    roster.saw(member(version=61), 1)
+    assert not complete(roster, now_ms=1 + right_ms(LEASE) + 1)
+    assert complete(roster, now_ms=1 + right_ms(10 * LEASE) + 1)
+    roster.saw(member(version=62), 20 * LEASE)
+    assert complete(roster, now_ms=20 * LEASE + right_ms(LEASE) + 1)
+
+
+def test_what_vanished_counts_as_unchanged_since_it_was_noticed() -> None:
+    roster = roster_of(member(), member("h", at=SECOND))
+    roster.vanished("g", LEASE)
+    assert not complete(roster, now_ms=LEASE + right_ms(LEASE))
+    roster.forget(LEASE + right_ms(LEASE))
+    assert complete(roster, now_ms=LEASE + right_ms(LEASE) + 1)
+
+
+def test_what_vanished_and_may_do_nothing_any_more_is_forgotten() -> None:
+    roster = roster_of(member())
+    roster.vanished("g", 0)
+    end = right_ms(LEASE) + after_right_ms(LEASE, FRESH)
+    roster.forget(end)
+    assert list(roster.entries())
+    roster.forget(end + 1)
+    assert not list(roster.entries())
+
+
+def test_what_the_operator_deleted_itself_counts_no_more() -> None:
+    roster = roster_of(member(), member("h", at=SECOND))
+    assert not complete(roster)
+    roster.deleted("g")
+    assert complete(roster)
+
+
+def test_a_process_that_said_its_end_counts_no_more() -> None:
+    assert complete(roster_of(member(released=True)))
+
+
+def test_after_a_start_nothing_is_complete_before_every_right_of_before_is_over() -> None:
+    roster = roster_of(member(at=SECOND))
+    roster.settle(0)
+    assert not complete(roster, now_ms=right_ms(LEASE) - 1)
+    assert progress(roster, OF_POOL, THIRD, 1).settling
+    assert complete(roster, now_ms=right_ms(LEASE))
+
+
+def test_a_roster_that_was_not_told_of_the_time_of_the_write_waits_a_whole_right() -> None:
+    roster = roster_of(member(version=49, at=SECOND))
+    assert not complete(roster, now_ms=right_ms(LEASE) - 1)
+    assert complete(roster, now_ms=right_ms(LEASE))
+    roster.saw(member("h", version=51, at=SECOND), 1)
+    assert not complete(roster, now_ms=1), "a list may have shown it"
+    roster.reached(51)
+    assert complete(roster, now_ms=1)
+
+
+def test_nobody_at_all_is_no_proof_before_the_longest_right_that_is_declared() -> None:
+    roster = Roster()
+    roster.allow(LEASE, FRESH)
+    assert not complete(roster, now_ms=right_ms(LEASE) - 1)
+    assert complete(roster, now_ms=right_ms(LEASE))
+
+
+def test_the_fence_of_a_cache_waits_for_the_guards_of_its_pool_alone() -> None:
+    others = [member("h", pool="other"), gateway()]
+    assert complete(roster_of(member(at=SECOND), *others))
+    assert not complete(roster_of(member(at=SECOND), *others), OF_PEOPLE)
+
+
+def test_the_fence_of_people_waits_for_all_guards_of_the_namespace_and_all_gateways() -> None:
+    whole = [member(at=SECOND), member("h", pool="other", at=SECOND), gateway(at=SECOND)]
+    assert complete(roster_of(*whole), OF_PEOPLE)
+    assert complete(roster_of(*whole, member("x", namespace="elsewhere", pool="x")), OF_PEOPLE)
+    for index in range(3):
+        behind = [*whole[:index], replace(whole[index], acknowledged={}), *whole[index + 1 :]]
+        assert not complete(roster_of(*behind), OF_PEOPLE)
+
+
+def test_an_expired_guard_that_may_serve_fresh_is_waited_for_that_long_too() -> None:
+    end = right_ms(LEASE) + after_right_ms(LEASE, FRESH)
+    roster = roster_of(member(), gateway(at=SECOND))
+    assert not complete(roster, OF_PEOPLE, end)
+    assert complete(roster, OF_PEOPLE, end + 1)
+    assert complete(roster_of(member(fresh_ms=0), gateway(at=SECOND)), OF_PEOPLE, right_ms(LEASE) + 1)
+
+
+def test_a_stale_gateway_is_waited_for_as_long_as_it_may_issue() -> None:
+    roster = roster_of(member(at=SECOND), gateway())
+    assert not complete(roster, OF_PEOPLE, right_ms(LEASE) + STALE)
+    assert complete(roster, OF_PEOPLE, right_ms(LEASE) + STALE + 1)
+
+
+def test_progress_counts_who_did_what_and_says_when_it_is_over_at_the_latest() -> None:
+    found = progress(roster_of(member(at=SECOND), member("h"), gateway()), OF_POOL, THIRD, 1)
+    assert (found.guards.total, found.guards.acknowledged, found.guards.expired) == (2, 1, 0)
+    assert found.gateways.total == 1
+    assert found.awaited == ("h",)
+    assert found.due_ms == right_ms(LEASE)
