@@ -14,7 +14,7 @@ from cachescope.kube.rest import ApiError, Rest, collection
 PLURALS: Final = {kind.model.KIND: kind.model.PLURAL for kind in KINDS}
 MISSING: Final = object()
 REFUSALS: Final = (400, 422)
-TARGET, OTHER = "a" * 64, "b" * 64
+TARGET, OTHER, DENIED = "a" * 64, "b" * 64, "e" * 64
 LINEAGE, NEW_LINEAGE = "1" * 32, "2" * 32
 BOOT_ID: Final = "0123456789abcdef0123456789abcdef"
 POD_UID: Final = "3f2504e0-4f89-11d3-9a0c-0305e82c3301"
@@ -28,10 +28,27 @@ SPECS: Final[Mapping[str, dict[str, Any]]] = {
     "CacheScope": {"pools": ["tiny"], "tenants": ["red"]},
     "CacheEpoch": {"target": {"name": "tiny"}, "floor": 3},
     "EpochLedger": {
+        "role": "Shard",
         "lineage": {"generation": 7, "id": LINEAGE},
         "sequence": 1,
+        "previousDigest": "",
+        "digest": f"sha256:{'1' * 64}",
+        "mac": {"key": "root-1", "value": "0" * 64},
+        "history": ["1" * 32],
         "base": 4,
-        "floors": {TARGET: 9, OTHER: 5},
+        "floors": {TARGET: 9, OTHER: 5, DENIED: 6},
+        "abortBelow": {TARGET: 8},
+        "drainSeconds": {TARGET: 30},
+        "denied": {DENIED: 6, OTHER: 3},
+        "readmitted": {OTHER: 5},
+        "issuedBefore": {DENIED: 1000},
+        "flags": {"publicStopped": 3, "bypassed": 2, "resumed": 1},
+        "reach": 1,
+        "changed": {TARGET: 1, OTHER: 1, DENIED: 1},
+        "shards": {},
+        "policy": {},
+        "restored": 2,
+        "confirmed": 1,
         "incidents": {"c" * 64: 9},
     },
     "FenceLease": {
@@ -47,6 +64,25 @@ SPECS: Final[Mapping[str, dict[str, Any]]] = {
 
 Changes = Mapping[str, Any]
 """Values by dotted path, `MISSING` to leave a field out."""
+
+NEXT: Final[Changes] = {
+    "spec.sequence": 2,
+    "spec.previousDigest": f"sha256:{'1' * 64}",
+    "spec.digest": f"sha256:{'2' * 64}",
+    "spec.history": ["1" * 32, "2" * 32],
+}
+"""What every change of the ledger above says of itself."""
+
+SHARD_MARK: Final = {"lineage": {"generation": 7, "id": LINEAGE}, "sequence": 3, "digest": f"sha256:{'3' * 64}"}
+HEAD: Final[Changes] = {
+    "spec.role": "Authorization",
+    "spec.sequence": 1,
+    "spec.changed": {TARGET: 1, OTHER: 1, DENIED: 1},
+    "spec.reach": 0,
+    "spec.shards": {"authorization.shard-a": SHARD_MARK},
+    "spec.policy": {"tenants": f"sha256:{'4' * 64}"},
+}
+"""What makes an authorization head of it."""
 
 
 def document(kind: str, changes: Changes | None = None) -> dict[str, Any]:
@@ -67,7 +103,7 @@ def changed(before: dict[str, Any], changes: Changes) -> dict[str, Any]:
         if value is MISSING:
             del node[last]
         else:
-            node[last] = value
+            node[last] = copy.deepcopy(value)
     return made
 
 

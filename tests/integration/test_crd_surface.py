@@ -24,7 +24,7 @@ async def test_a_block_that_is_there_gets_its_defaults(server: Server) -> None:
     empty = {"spec.rollout": {}, "spec.fence": {}, "spec.gpus": {"count": 1}, "spec.allowedTenants": {"namespaces": {}}}
     spec = (await server.try_create(document("ServingPool", empty)))["spec"]
     assert spec["rollout"] == {"strategy": "SpareFirst", "guardUpdates": "WithNextRollout"}
-    assert spec["fence"] == {"leaseSeconds": 60}
+    assert spec["fence"] == {"leaseSeconds": 60, "onLoss": "Fresh", "freshSeconds": 120}
     assert spec["gpus"] == {"count": 1, "resourceName": "nvidia.com/gpu"}
     assert spec["allowedTenants"] == {"namespaces": {"from": "Same"}}
 
@@ -96,8 +96,8 @@ async def test_columns_say_what_people_ask_first(server: Server) -> None:
     [
         ("Tenant", "ctenant", {"SUSPENDED": "false"}),
         ("CacheScope", "cscope", {"CLASS": "Tenant"}),
-        ("CacheEpoch", "cepoch", {"POOL": "tiny"}),
-        ("EpochLedger", "eledger", {"SEQUENCE": "1", "BASE": "4"}),
+        ("CacheEpoch", "cepoch", {"KIND": "ServingPool", "TARGET": "tiny"}),
+        ("EpochLedger", "eledger", {"ROLE": "Shard", "SEQUENCE": "1", "BASE": "4"}),
         ("FenceLease", "flease", {"HOLDER": "Guard", "POOL": "tiny", "POD": "tiny-0", "VERSION": "0.1.0"}),
     ],
 )

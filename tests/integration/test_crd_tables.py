@@ -8,7 +8,7 @@ import pytest
 
 from cachescope.api.documents import parse
 from cachescope.api.kinds import KINDS
-from tests.integration.crd_objects import BOOT_ID, MISSING, POD_UID, Changes, Server, document
+from tests.integration.crd_objects import BOOT_ID, HEAD, MISSING, POD_UID, Changes, Server, document
 
 TOKENS = {"provider": "north", "audience": "llm"}
 MODELS = {kind.model.KIND: kind.model for kind in KINDS}
@@ -17,6 +17,13 @@ CLAIM = {"claimName": "models"}
 HUB = {"repository": "owner/name", "revision": "0" * 40}
 FROM, LABELS = "spec.allowedTenants.namespaces.from", "spec.allowedTenants.namespaces.matchLabels"
 LONG_PATH = "spec.model.source.persistentVolumeClaim"
+INCIDENT: Changes = {"spec.floor": MISSING, "spec.incident": {"id": "leak-1"}}
+DRAIN = {"mode": "Drain", "drainSeconds": 30}
+API_KEY = {"kind": "api-key", "subject": "ci"}
+TOKEN = {"kind": "jwt", "issuer": "https://issuer.example", "subject": "ci"}
+OF_TENANT: Changes = {"spec.target": {"kind": "Tenant", "name": "red"}}
+OF_PRINCIPAL: Changes = {"spec.target": {"kind": "Principal", "name": "red", "principal": TOKEN}}
+OF_NAMESPACE: Changes = {"spec.target": {"kind": "Namespace"}, "spec.restored": {}}
 
 TAKEN: list[tuple[str, Changes]] = [
     *((kind, {}) for kind in MODELS),
@@ -37,9 +44,18 @@ TAKEN: list[tuple[str, Changes]] = [
     ("Tenant", {"spec.identities": {"jwt": [{**TOKENS, "claims": {"n" * 128: "v" * 512}}, TOKENS]}}),
     ("ServingPool", {"spec.engine.args": ["a" * 4096], "spec.engine.env": {"A": "a" * 8192}}),
     ("CacheScope", {"spec.class": "Request"}),
-    ("CacheEpoch", {"spec.floor": MISSING, "spec.incident": {"id": "leak-1"}}),
+    ("CacheEpoch", INCIDENT),
     ("CacheEpoch", {"spec.incident": {"id": "leak-1", "reason": "keys were published"}}),
-    ("EpochLedger", {"spec.floors": {}, "spec.incidents": {}}),
+    ("CacheEpoch", {"spec.incident": {"id": "leak-1", "stopPublicSharing": True, "bypassReuse": True, "inFlight": DRAIN}}),
+    ("CacheEpoch", {**INCIDENT, "spec.incident.inFlight": {"mode": "Abort"}}),
+    ("CacheEpoch", {**INCIDENT, "spec.incident.inFlight": {}}),
+    ("CacheEpoch", {**INCIDENT, "spec.target.kind": "CacheScope"}),
+    ("CacheEpoch", {**INCIDENT, **OF_TENANT, "spec.deny": True, "spec.credentialsIssuedBefore": "2030-01-01T00:00:00Z"}),
+    ("CacheEpoch", {**INCIDENT, **OF_PRINCIPAL, "spec.readmit": True}),
+    ("CacheEpoch", {**INCIDENT, "spec.target": {"kind": "Principal", "name": "red", "principal": API_KEY}}),
+    ("CacheEpoch", {**INCIDENT, **OF_NAMESPACE}),
+    ("CacheEpoch", {**INCIDENT, **OF_NAMESPACE, "spec.restored": {"confirmed": True}}),
+    ("EpochLedger", HEAD),
     ("FenceLease", {"spec.holder": "Gateway", "spec.pool": ""}),
     ("FenceLease", {"spec.holder": "Gateway", "spec.pool": MISSING}),
 ]
@@ -80,20 +96,49 @@ REFUSED: list[tuple[str, Changes, str]] = [
     ("CacheEpoch", {"spec.floor": MISSING}, "set floor, or incident, or both"),
     ("CacheEpoch", {"spec.floor": 0}, "spec.floor"),
     ("CacheEpoch", {"spec.floor": 2**53}, "spec.floor"),
-    ("CacheEpoch", {"spec.target.name": MISSING}, "spec.target.name: Required value"),
-    ("CacheEpoch", {"spec.target.kind": "Tenant"}, 'supported values: "ServingPool"'),
+    ("CacheEpoch", {"spec.target.name": MISSING}, "set name, except with `kind: Namespace`"),
+    ("CacheEpoch", {"spec.target.kind": "Pod"}, 'supported values: "ServingPool"'),
+    ("CacheEpoch", {**INCIDENT, **OF_NAMESPACE, "spec.target.name": "red"}, "set name, except with `kind: Namespace`"),
+    ("CacheEpoch", {**INCIDENT, **OF_TENANT, "spec.target.principal": API_KEY}, "set principal with `kind: Principal`"),
+    ("CacheEpoch", {**INCIDENT, "spec.target.kind": "Principal"}, "set principal with `kind: Principal`"),
+    ("CacheEpoch", {**INCIDENT, **OF_PRINCIPAL, "spec.target.principal.issuer": MISSING}, "set issuer with `kind: jwt`"),
+    ("CacheEpoch", {**INCIDENT, **OF_PRINCIPAL, "spec.target.principal.kind": "api-key"}, "set issuer with `kind: jwt`"),
+    ("CacheEpoch", {**INCIDENT, "spec.restored": {}}, "set restored with a target of `kind: Namespace`"),
+    ("CacheEpoch", {**INCIDENT, "spec.target": {"kind": "Namespace"}}, "set restored with a target of `kind: Namespace`"),
+    ("CacheEpoch", {**INCIDENT, **OF_NAMESPACE, "spec.floor": 3}, "set incident, and remove floor"),
+    ("CacheEpoch", {**OF_NAMESPACE}, "set incident, and remove floor"),
+    ("CacheEpoch", {**INCIDENT, "spec.deny": True}, "belong to an incident of a Tenant or Principal"),
+    ("CacheEpoch", {**OF_TENANT, "spec.deny": True}, "belong to an incident of a Tenant or Principal"),
+    ("CacheEpoch", {**OF_TENANT, "spec.readmit": True}, "belong to an incident of a Tenant or Principal"),
+    ("CacheEpoch", {**INCIDENT, "spec.readmit": True}, "belong to an incident of a Tenant or Principal"),
+    ("CacheEpoch", {"spec.credentialsIssuedBefore": "2030-01-01T00:00:00Z"}, "belong to an incident of a Tenant or Principal"),
+    ("CacheEpoch", {**INCIDENT, **OF_TENANT, "spec.credentialsIssuedBefore": "yesterday"}, "spec.credentialsIssuedBefore"),
+    ("CacheEpoch", {**INCIDENT, **OF_TENANT, "spec.deny": True, "spec.readmit": True}, "contradict each other"),
+    ("CacheEpoch", {**INCIDENT, **OF_TENANT, "spec.incident.bypassReuse": True}, "belong to a pool"),
+    ("CacheEpoch", {**INCIDENT, **OF_TENANT, "spec.incident.stopPublicSharing": True}, "belong to a pool"),
+    ("CacheEpoch", {**INCIDENT, **OF_TENANT, "spec.incident.inFlight": DRAIN}, "only what a pool holds can drain"),
+    ("CacheEpoch", {**INCIDENT, "spec.incident.inFlight": {"drainSeconds": 30}}, "set drainSeconds with `mode: Drain`"),
+    ("CacheEpoch", {**INCIDENT, "spec.incident.inFlight": {"mode": "Drain"}}, "set drainSeconds with `mode: Drain`"),
+    ("CacheEpoch", {**INCIDENT, "spec.incident.inFlight": {**DRAIN, "drainSeconds": 601}}, "drainSeconds"),
     ("CacheEpoch", {"spec.incident": {"id": "-"}}, "spec.incident.id"),
     *(
         ("EpochLedger", {f"spec.{field}": MISSING}, f"spec.{field}: Required value")
-        for field in ("lineage", "sequence", "base", "floors", "incidents")
+        for field in ("role", "lineage", "sequence", "digest", "mac", "history", "base", "floors", "denied", "flags", "incidents")
     ),
     ("EpochLedger", {"spec.lineage": {"id": "1" * 32}}, "spec.lineage.generation: Required value"),
     ("EpochLedger", {"spec.lineage.id": "1" * 31}, "spec.lineage.id"),
-    ("EpochLedger", {"spec.floors": {"a" * 63: 1}}, "64 lower-case hexadecimal digits"),
-    ("EpochLedger", {"spec.floors": {"A" * 64: 1}}, "64 lower-case hexadecimal digits"),
-    ("EpochLedger", {"spec.floors": {"a" * 65: 1}}, "64 lower-case hexadecimal digits"),
+    *(("EpochLedger", {f"spec.floors.{name}": 1}, "64 lower-case hexadecimal digits") for name in ("a" * 63, "A" * 64, "a" * 65)),
     ("EpochLedger", {"spec.floors": {"a" * 64: -1}}, "spec.floors"),
     ("EpochLedger", {"spec.floors": {"a" * 64: 2**53}}, "spec.floors"),
+    *(
+        ("EpochLedger", {f"spec.{field}.{'d' * 64}": 1}, f"{field} holds for targets with a floor")
+        for field in ("abortBelow", "drainSeconds", "denied", "readmitted", "issuedBefore", "changed")
+    ),
+    ("EpochLedger", {"spec.role": "Tenant"}, 'supported values: "Pool", "Authorization", "Shard"'),
+    ("EpochLedger", {"spec.history": []}, "spec.history"),
+    ("EpochLedger", {"spec.history": ["3" * 32]}, "ends with its own digest"),
+    ("EpochLedger", {"spec.previousDigest": f"sha256:{'1' * 64}"}, "a ledger begins with sequence 1"),
+    ("EpochLedger", {"spec.confirmed": 3}, "set restored first"),
     ("EpochLedger", {"spec.incidents": {"c" * 64: -1}}, "spec.incidents"),
     ("EpochLedger", {"spec.sequence": 2}, "a ledger begins with sequence 1"),
     ("FenceLease", {"metadata.name": f"{POD_UID}.{BOOT_ID[1:]}"}, "32 hexadecimal digits"),

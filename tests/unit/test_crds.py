@@ -14,7 +14,8 @@ from pydantic import BaseModel, Field
 
 from cachescope import __version__
 from cachescope.api import generate
-from cachescope.api.cel import RULES, Rule
+from cachescope.api.cel import RULES
+from cachescope.api.cel_rule import Rule
 from cachescope.api.crds import MAX_BYTES, definitions, schema
 from cachescope.api.kinds import KINDS, Kind
 from cachescope.api.structural import structural
@@ -22,7 +23,7 @@ from cachescope.core.digests import digest
 from cachescope.core.labels import SPEC_ANNOTATION
 
 CHART = generate.ROOT / "charts" / "cachescope-crds"
-LEAVES = ("string", "integer", "boolean")
+LEAVES = ("string", "integer", "number", "boolean")
 
 
 @pytest.fixture
@@ -77,10 +78,12 @@ def test_defaults_stand_only_where_nobody_takes_them_for_drift() -> None:
         "ServingPool.spec.allowedTenants.namespaces.from",
         "ServingPool.spec.rollout.strategy",
         "ServingPool.spec.rollout.guardUpdates",
-        "ServingPool.spec.fence.leaseSeconds",
-        "Tenant.spec.suspended",
+        "ServingPool.spec.sharing.stage",
+        *(f"ServingPool.spec.fence.{name}" for name in ("leaseSeconds", "onLoss", "freshSeconds")),
+        *(f"Tenant.spec.{name}" for name in ("suspended", "sensitivity")),
         "CacheScope.spec.class",
-        "CacheEpoch.spec.target.kind",
+        *(f"CacheEpoch.spec.{name}" for name in ("target.kind", "deny", "readmit", "restored.confirmed")),
+        *(f"CacheEpoch.spec.incident.{name}" for name in ("stopPublicSharing", "bypassReuse", "inFlight.mode")),
     }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Collection, Iterator
 from typing import Any
 
 import pytest
@@ -14,10 +14,14 @@ from cachescope.controller.observed_pools import Elder, Fault
 from cachescope.controller.pool_status import pool_conditions
 from cachescope.controller.store import Key
 from cachescope.controller.verdicts import Verdict
+from cachescope.core.fences import right_ms
+from cachescope.core.pool_rules import MAX_INCIDENTS
+from tests.unit.bench_leases import LEASE_MS, LeasedProcess, begun, wait
 from tests.unit.controller_bench import POOL, Bench, epoch, tenant
 from tests.unit.make_reference import MARK, PAGE, generated
 from tests.unit.observed import deployment, gateway, guard, observed, pod, revision
 
+Said = tuple[ConditionType, State, Reason]
 JWT = {"provider": "corp", "audience": "llm", "claims": {"team": "sales"}}
 SCOPE = {
     "apiVersion": "cachescope.dev/v1alpha1",
@@ -77,7 +81,7 @@ def _of_pools() -> Iterator[Verdict]:
         yield from pool_conditions(observed(**seen))
 
 
-async def _of_others() -> AsyncIterator[tuple[ConditionType, State, Reason]]:
+async def _of_others() -> AsyncIterator[Said]:
     bench = Bench()
     await bench.start()
     bench.declare(POOL)
@@ -102,13 +106,36 @@ async def _of_others() -> AsyncIterator[tuple[ConditionType, State, Reason]]:
         await bench.pass_over()
         for item in _conditions(bench):
             yield item
-    bench.declare({**bench.found("EpochLedger", "tiny"), "spec": {}})
-    await bench.pass_over()
-    for item in _conditions(bench):
+    for item in await _of_fences():
         yield item
 
 
-def _conditions(bench: Bench) -> Iterator[tuple[ConditionType, State, Reason]]:
+async def _of_fences() -> Collection[Said]:
+    bench = await begun(tenant("red"))
+    guard, away = LeasedProcess(bench), LeasedProcess(bench, name="h")
+    found = await _rolled(bench, "all-known", guard, away) | await _rolled(bench, "one-missing", guard)
+    wait(bench, right_ms(LEASE_MS) + 1)
+    found |= await _rolled(bench, "long-ago", guard)
+    bench.book.roster.settle(bench.book.now_ms())
+    found |= await _rolled(bench, "settling", guard, away)
+    bench.declare(epoch("r", target={"kind": "Namespace"}, incident={"id": "backup"}, restored={"confirmed": False}))
+    for _ in range(2):
+        await bench.authorize()
+    for number in range(MAX_INCIDENTS):
+        bench.declare(epoch(f"i{number}", incident={"id": f"i{number}"}))
+    return found | set(_conditions(bench)) | await _rolled(bench, "too-many")
+
+
+async def _rolled(bench: Bench, name: str, *heard: LeasedProcess) -> set[Said]:
+    bench.declare(epoch(name, incident={"id": name}))
+    await bench.pass_over()
+    for process in heard:
+        process.acknowledge()
+    await bench.tell()
+    return set(_conditions(bench))
+
+
+def _conditions(bench: Bench) -> Iterator[Said]:
     for document in bench.api.objects.values():
         for item in (document.get("status") or {}).get("conditions") or ():
             if document["kind"] != "ServingPool":

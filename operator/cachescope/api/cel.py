@@ -12,37 +12,10 @@ Rules of placing them:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
-
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """One entry of `x-kubernetes-validations`.
-
-    Attributes:
-        rule: The CEL expression.
-        message: What went wrong and what to do.
-        path: Where it stands: names of properties below the root.
-        says: A CEL expression for a message with the numbers in it; `message` stands in where it cannot be evaluated.
-        on_create: The rule also holds when there is no old object: `oldSelf` is an optional value then.
-    """
-
-    rule: str
-    message: str
-    path: tuple[str, ...] = ()
-    says: str = ""
-    on_create: bool = False
-
-    def entry(self) -> dict[str, Any]:
-        """As the CRD holds it."""
-        entry: dict[str, Any] = {"rule": self.rule, "message": self.message}
-        if self.says:
-            entry["messageExpression"] = self.says
-        if self.on_create:
-            entry["optionalOldSelf"] = True
-        return entry
-
+from cachescope.api.cel_ledgers import EPOCH_LEDGER
+from cachescope.api.cel_rule import Rule
 
 _SERVING_POOL = (
     Rule(
@@ -71,6 +44,8 @@ _TENANT = (
     ),
 )
 
+_OF_PEOPLE = "self.target.kind in ['Tenant', 'Principal']"
+
 _CACHE_EPOCH = (
     Rule(
         "self.spec.target == oldSelf.spec.target",
@@ -81,55 +56,53 @@ _CACHE_EPOCH = (
         "a CacheEpoch asks for something; set floor, or incident, or both",
         ("spec",),
     ),
-)
-
-_NEWER_LINEAGE = "self.spec.lineage.id != oldSelf.spec.lineage.id"
-
-_EPOCH_LEDGER = (
     Rule(
-        "self.floors.all(target, target.matches('^[0-9a-f]{64}$'))",
-        "a floor belongs to a target, whose name is 64 lower-case hexadecimal digits; leave the ledger to the operator",
+        "(self.kind == 'Namespace') == (!has(self.name) || self.name == '')",
+        "a target is named, except the namespace itself; set name, except with `kind: Namespace`",
+        ("spec", "target"),
+    ),
+    Rule(
+        "(self.kind == 'Principal') == has(self.principal)",
+        "a principal is somebody of a Tenant; set principal with `kind: Principal` and only then",
+        ("spec", "target"),
+    ),
+    Rule(
+        "(self.kind == 'jwt') == (has(self.issuer) && self.issuer != '')",
+        "tokens have an issuer and API keys have none; set issuer with `kind: jwt` and only then",
+        ("spec", "target", "principal"),
+    ),
+    Rule(
+        "(self.mode == 'Drain') == (has(self.drainSeconds) && self.drainSeconds > 0)",
+        "set drainSeconds with `mode: Drain` and only then",
+        ("spec", "incident", "inFlight"),
+    ),
+    Rule(
+        "(self.target.kind == 'Namespace') == has(self.restored)",
+        "set restored with a target of `kind: Namespace` and only then",
         ("spec",),
     ),
     Rule(
-        "oldSelf.hasValue() || self.spec.sequence == 1",
-        "a ledger begins with sequence 1: what is made anew from a copy would bring old epochs back; "
-        "do not restore ledgers, the operator makes a new one with a new lineage",
-        on_create=True,
+        "self.target.kind != 'Namespace' || (has(self.incident) && !has(self.floor))",
+        "a restore is an incident without a floor; set incident, and remove floor",
+        ("spec",),
     ),
     Rule(
-        f"self.spec.lineage == oldSelf.spec.lineage || ({_NEWER_LINEAGE}"
-        " && self.spec.lineage.generation > oldSelf.spec.lineage.generation)",
-        "a lineage keeps its generation, and another lineage has a higher one; start it with a generation above all that were seen",
-        says="'the lineage is of generation %d and %d was written; start another lineage with one above all that were seen'"
-        ".format([oldSelf.spec.lineage.generation, self.spec.lineage.generation])",
+        f"({_OF_PEOPLE} && has(self.incident)) || !(self.deny || self.readmit || has(self.credentialsIssuedBefore))",
+        "deny, readmit and credentialsIssuedBefore belong to an incident of a Tenant or Principal; set both",
+        ("spec",),
+    ),
+    Rule("!(self.deny && self.readmit)", "deny and readmit contradict each other; set one", ("spec",)),
+    Rule(
+        "self.target.kind == 'ServingPool' || !has(self.incident)"
+        " || !(self.incident.stopPublicSharing || self.incident.bypassReuse)",
+        "stopPublicSharing and bypassReuse belong to a pool; set `kind: ServingPool`",
+        ("spec",),
     ),
     Rule(
-        f"{_NEWER_LINEAGE} || self.spec == oldSelf.spec || self.spec.sequence > oldSelf.spec.sequence",
-        "every change of a ledger has a higher sequence; read the ledger again and write the next one",
-        says="'the ledger is at sequence %d and %d was written; read the ledger again and write the next one'"
-        ".format([oldSelf.spec.sequence, self.spec.sequence])",
-    ),
-    Rule(
-        f"{_NEWER_LINEAGE} || self.spec.base >= oldSelf.spec.base",
-        "the base of a ledger never falls; read the ledger again and write at least its base",
-        says="'the base is %d and %d was written; epochs never fall: read the ledger again and write at least what stands there'"
-        ".format([oldSelf.spec.base, self.spec.base])",
-    ),
-    Rule(
-        f"{_NEWER_LINEAGE} || oldSelf.spec.floors.all(target, target in self.spec.floors"
-        " || self.spec.base >= oldSelf.spec.floors[target])",
-        "a floor leaves the ledger only once the base is at or above it; raise the base first",
-    ),
-    Rule(
-        f"{_NEWER_LINEAGE} || oldSelf.spec.floors.all(target, !(target in self.spec.floors)"
-        " || self.spec.floors[target] >= oldSelf.spec.floors[target])",
-        "a floor never falls within a lineage; read the ledger again and write at least what stands there",
-    ),
-    Rule(
-        f"{_NEWER_LINEAGE} || oldSelf.spec.incidents.all(id, id in self.spec.incidents"
-        " && self.spec.incidents[id] == oldSelf.spec.incidents[id])",
-        "an incident that was counted stays as it was counted, or it would be counted again; keep every entry",
+        "self.target.kind == 'ServingPool' || !has(self.incident) || !has(self.incident.inFlight)"
+        " || self.incident.inFlight.mode == 'Abort'",
+        "only what a pool holds can drain; set `mode: Abort`",
+        ("spec",),
     ),
 )
 
@@ -162,7 +135,7 @@ RULES: Final[Mapping[str, tuple[Rule, ...]]] = {
     "ServingPool": _SERVING_POOL,
     "Tenant": _TENANT,
     "CacheEpoch": _CACHE_EPOCH,
-    "EpochLedger": _EPOCH_LEDGER,
+    "EpochLedger": EPOCH_LEDGER,
     "FenceLease": _FENCE_LEASE,
 }
 """The rules of each kind that has any."""

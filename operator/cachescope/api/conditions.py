@@ -19,6 +19,7 @@ class ConditionType(StrEnum):
     GUARD_OUTDATED = "GuardOutdated"
     ACCEPTED = "Accepted"
     HELD = "Held"
+    FENCED = "Fenced"
 
 
 class Reason(StrEnum):
@@ -62,6 +63,13 @@ class Reason(StrEnum):
     SPEC_BEHIND_LEDGER = "SpecBehindLedger"
     JUMP_TOO_LARGE = "JumpTooLarge"
     NOT_HELD = "NotHeld"
+
+    ACKNOWLEDGED = "Acknowledged"
+    EXPIRED = "Expired"
+    WAITING_FOR_PROCESSES = "WaitingForProcesses"
+    SETTLING = "Settling"
+    RESTORE_UNCONFIRMED = "RestoreUnconfirmed"
+    NOT_WRITTEN = "NotWritten"
 
 
 _BY_STATE: Final[Mapping[ConditionType, Mapping[State, tuple[Reason, ...]]]] = {
@@ -115,7 +123,12 @@ _BY_STATE: Final[Mapping[ConditionType, Mapping[State, tuple[Reason, ...]]]] = {
             Reason.LEDGER_UNUSABLE,
         ),
     },
-    # Of a CacheEpoch.
+    # Of a CacheEpoch; `Fenced` also of a ServingPool.
+    # `Acknowledged`: by every process. `Expired`: the others were not heard of for longer than their rights last.
+    ConditionType.FENCED: {
+        "True": (Reason.ACKNOWLEDGED, Reason.EXPIRED),
+        "False": (Reason.WAITING_FOR_PROCESSES, Reason.SETTLING, Reason.NOT_WRITTEN, Reason.RESTORE_UNCONFIRMED),
+    },
     ConditionType.HELD: {"False": (Reason.NOT_HELD,), "True": (Reason.SPEC_BEHIND_LEDGER, Reason.JUMP_TOO_LARGE)},
 }
 SAID: Final[frozenset[tuple[ConditionType, State, Reason]]] = frozenset(

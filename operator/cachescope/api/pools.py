@@ -183,6 +183,26 @@ class Fence(Strict):
         le=600,
         description="Length of the right, and greatest age of a permit, in seconds. Short: more writes to the API.",
     )
+    on_loss: Literal["Fresh", "Deny"] = Field(
+        "Fresh",
+        description="What a guard does whose right ended, while the API server does not answer. `Fresh`: it serves without "
+        "any reuse. `Deny`: it serves nothing; revocations are then fenced as soon as its right has ended.",
+    )
+    fresh_seconds: int = Field(120, ge=1, le=600, description="Longest answer that is served without a right, with `Fresh`.")
+
+
+class Sharing(Strict):
+    """What is reused, and what people do after an incident."""
+
+    stage: Literal["Observe", "Tenant"] = Field(
+        "Tenant", description="`Observe`: nothing is reused. `Tenant`: what scopes allow, within a tenant."
+    )
+    resume_after: str | None = Field(
+        None,
+        max_length=63,
+        description="Id of the pool's latest incident: what it stopped (public sharing, reuse) goes on. Naming an older one "
+        "changes nothing.",
+    )
 
 
 class ServingPoolSpec(Strict):
@@ -207,6 +227,7 @@ class ServingPoolSpec(Strict):
     pod_template: PodTemplate = PodTemplate()
     allowed_tenants: AllowedTenants = AllowedTenants()
     rollout: Rollout = Rollout()
+    sharing: Sharing = Sharing()
     fence: Fence = Fence()
 
 

@@ -86,6 +86,13 @@ class Settings(Strict):
         description="Length of a gateway's own right, in seconds; an outage of the API server that lasts longer stops it. "
         "Taken over when a gateway starts.",
     )
+    max_stale_seconds: int = Field(
+        600,
+        ge=0,
+        le=3600,
+        description="How long a gateway whose right ended goes on without reuse while the API server does not answer, never for "
+        "tenants of sensitivity High. Where a gateway was not reached, revocations are fenced only after this; 0: for nobody.",
+    )
     minimum_guard_version: str | None = Field(
         None,
         max_length=64,

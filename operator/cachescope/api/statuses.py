@@ -67,6 +67,9 @@ class ServingPoolStatus(ConditionedStatus):
     mode: Literal["Shared", ""] = Field("", description="How tenants are kept apart; empty while it is not known.")
     mode_reason: str = Field("", description="Why that mode.")
     epoch: int | None = Field(None, description="The pool's epoch that stands.")
+    bypassed: bool = Field(False, description="Whether an incident switched reuse off; see spec.sharing.resumeAfter.")
+    public_stopped: bool = Field(False, description="Whether an incident stopped public sharing; see spec.sharing.resumeAfter.")
+    latest_incident: str = Field("", description="Id of the latest incident of the pool, for spec.sharing.resumeAfter.")
     replicas: int = Field(0, description="Engine pods.")
     ready_replicas: int = Field(0, description="Engine pods that answer their probe.")
     routable: int = Field(0, description="Engine pods that a gateway routes to: ready, guard proven, lease live.")
@@ -95,7 +98,23 @@ class CacheScopeStatus(ConditionedStatus):
     effective_class: str = Field("", description="The class that applies; empty while none does.")
 
 
+class FenceCounts(Status):
+    """Processes of one kind, by what they did about the epoch."""
+
+    total: int = Field(0, description="All that may still act.")
+    acknowledged: int = Field(0, description="They applied it, and closed what is older.")
+    expired: int = Field(0, description="They were not heard of for longer than their right lasts.")
+
+
 class CacheEpochStatus(ConditionedStatus):
-    """Which epoch stands."""
+    """Which epoch stands, and how far its fence is."""
 
     epoch: int | None = Field(None, description="The target's epoch that stands.")
+    phase: Literal["", "Fencing", "Fenced"] = Field("", description="Whether anything older may still be used.")
+    sequence: int | None = Field(None, description="Sequence of the ledger that announced it.")
+    lineage: int | None = Field(None, description="Generation of that ledger's lineage.")
+    guards: FenceCounts | None = Field(None, description="Guards.")
+    gateways: FenceCounts | None = Field(None, description="Gateways.")
+    committed_at: str = Field("", description="When the ledger was written (RFC 3339).")
+    fenced_at: str = Field("", description="Since when nothing older is used (RFC 3339).")
+    seconds: float | None = Field(None, description="From the write of the ledger to the fence, on the operator's own clock.")

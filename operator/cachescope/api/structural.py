@@ -20,8 +20,8 @@ from pydantic import BaseModel
 Schema = dict[str, Any]
 
 KEPT: Final = frozenset({
-    "description", "type", "enum", "pattern", "minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties",
-    "minimum", "maximum", "required", "x-kubernetes-map-type", "x-kubernetes-int-or-string",
+    "description", "type", "format", "enum", "pattern", "minLength", "maxLength", "minItems", "maxItems", "minProperties",
+    "maxProperties", "minimum", "maximum", "required", "x-kubernetes-map-type", "x-kubernetes-int-or-string",
 })  # fmt: skip
 DROPPED: Final = frozenset({"title", "$defs"})
 DEFAULTED: Final = (bool, int, str)

@@ -54,6 +54,9 @@ class TenantSpec(Strict):
     """Who the tenant is."""
 
     identities: Identities = Identities()
+    sensitivity: Literal["Standard", "High"] = Field(
+        "Standard", description="`High`: its requests are refused rather than decided by a gateway that lost its right."
+    )
     suspended: bool = Field(False, description="All requests of the tenant are refused.")
 
 
