@@ -3,147 +3,65 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import json
 import secrets
+import statistics
+import sys
+import time
 import uuid
-from collections.abc import AsyncIterator, Iterator, Mapping
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
 
 import pytest
 
 from cachescope.api.ledgers import FenceLease
 from cachescope.core.admission import Refusal
 from cachescope.core.errors import ClusterError
-from cachescope.core.heads import write_head
-from cachescope.core.keys import KeyRing
-from cachescope.core.leases import Seen, read_lease
-from cachescope.guard.lease_heads import LeaseHeads
-from cachescope.guard.lease_holder import LeaseHolder
-from cachescope.leases.api import LEASES, LEDGERS, LeaseApi
-from cachescope.leases.rounds import DONE, FAILED, GONE, LeaseConflict, LeaseGone, LostAnswer, Stored, Written
+from cachescope.core.ledger_seals import verified
+from cachescope.core.ledgers import AUTHORIZATION_HEAD, authorization_key
+from cachescope.kube.rest import Rest
+from cachescope.leases.api import LEASES, LEDGERS
+from cachescope.leases.ports import LeaseConflict, LeaseGone, LostAnswer, Stored
+from cachescope.leases.rounds import ACKNOWLEDGED, DONE, FAILED, GONE
 from e2e.stack import kubectl
-from tests.unit.guard_fakes import KEY, LEASE_MS, World, head_at, vector
-
-SECONDS = 30
-POOL = "tiny"
-LINEAGE = "c" * 32
-RBAC = "rbac.authorization.k8s.io"
-
-
-@dataclass(frozen=True)
-class Account:
-    """A pool's ServiceAccount in a namespace of its own, as it is mounted into a pod.
-
-    Attributes:
-        namespace: The namespace.
-        url: The API server.
-        folder: Holds `token` and `ca.crt`.
-    """
-
-    namespace: str
-    url: str
-    folder: Path
-
-    def api(self, url: str = "") -> LeaseApi:
-        return LeaseApi(url or self.url, self.folder, namespace=self.namespace, seconds=10, clock=lambda: 0)
-
-    def kubectl(self, *arguments: str) -> str:
-        return kubectl.run(*arguments, namespace=self.namespace)
-
-    def write_ledger(self, tenant: int = 1, sequence: int = 1, **changes: Any) -> None:
-        spec = {**write_head(head_at(tenant=tenant, sequence=sequence, **{"lineage": LINEAGE, **changes})), "incidents": {}}
-        kubectl.apply([_object("cachescope.dev/v1alpha1", "EpochLedger", POOL, spec=spec)], namespace=self.namespace)
+from e2e.stack.paths import KUBECONFIG
+from tests.integration.real_guards import (
+    API_VERSION,
+    CHANGES,
+    LINEAGE,
+    POOL,
+    SECONDS,
+    Account,
+    RealGuard,
+    authority,
+    keeping,
+    manifest,
+    may_read,
+    rights,
+)
+from tests.unit.guard_fakes import LEASE_MS, TENANT, seen, vector
+from tests.unit.guard_fakes import POOL as POOL_TARGET
+from tests.unit.ledger_book import SEALS
 
 
 @pytest.fixture(scope="module")
 def account(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Account]:
     name = f"cachescope-leases-{secrets.token_hex(4)}"
     kubectl.run("create", "namespace", name, namespace=name)
-    kubectl.apply(_rights(name), namespace=name)
+    kubectl.apply(rights(name), namespace=name)
     folder = tmp_path_factory.mktemp("serviceaccount")
     cluster = json.loads(kubectl.run("config", "view", "--raw", "--minify", "-o", "json"))["clusters"][0]["cluster"]
     (folder / "token").write_text(kubectl.run("create", "token", f"{POOL}-engine", namespace=name))
-    (folder / "ca.crt").write_bytes(_authority(cluster))
+    (folder / "ca.crt").write_bytes(authority(cluster))
     yield Account(name, cluster["server"], folder)
     kubectl.run("delete", "namespace", name, "--wait=false", namespace=name)
 
 
-class Losing:
-    """The API server with answers that get lost: `after` the commit or `before` it."""
-
-    def __init__(self, api: LeaseApi) -> None:
-        self._api = api
-        self.losses: list[str] = []
-        self.writes = 0
-
-    async def create(self, name: str, spec: Mapping[str, Any]) -> Written:
-        loss = self._next()
-        written = await self._api.create(name, spec)
-        return self._answer(loss, written)
-
-    async def replace(self, name: str, spec: Mapping[str, Any], resource_version: str) -> Written:
-        loss = self._next()
-        written = await self._api.replace(name, spec, resource_version)
-        return self._answer(loss, written)
-
-    async def get(self, name: str) -> Stored | None:
-        return await self._api.get(name)
-
-    async def close(self) -> None:
-        await self._api.close()
-
-    def _next(self) -> str:
-        self.writes += 1
-        loss = self.losses.pop(0) if self.losses else ""
-        if loss == "before":
-            raise LostAnswer("lost on the way there")
-        return loss
-
-    def _answer(self, loss: str, written: Written) -> Written:
-        if loss == "after":
-            raise LostAnswer("lost on the way back")
-        return written
-
-
-class RealGuard(World):
-    """A guard process with a lease on the API server; only its clock is a test's."""
-
-    def __init__(self, account: Account) -> None:
-        super().__init__(pod_uid=str(uuid.uuid4()), pool=POOL, namespace=account.namespace)
-        self.account = account
-        self.api = account.api()
-        self.store = Losing(self.api)
-        self.heads = LeaseHeads(lambda: self.api.ledger(POOL), self.clock)
-        self.process.source = self.heads
-        self.holder = LeaseHolder(self.process, self.heads, store=self.store)
-
-    async def round(self, *losses: str) -> None:
-        self.clock.now += 1000
-        self.store.losses = list(losses)
-        await self.holder.rounds.round()
-
-    def stored(self) -> dict[str, Any]:
-        return dict(kubectl.get("fencelease", self.holder.lease_name(), namespace=self.account.namespace))
-
-    async def status(self) -> int:
-        """What a request with a permit of this process is answered."""
-        return (await self.ask(self.permit(pod_uid=self.settings.pod_uid, lineage=LINEAGE))).status
-
-    @property
-    def left(self) -> int:
-        return self.heads.right_left_ms(self.clock())
-
-
 @pytest.fixture
 async def guard(account: Account) -> AsyncIterator[RealGuard]:
-    account.kubectl("delete", "epochledger", POOL, "--ignore-not-found")
-    account.write_ledger()
-    made = RealGuard(account)
+    made = RealGuard(account, account.begin())
     async with asyncio.timeout(SECONDS):
-        while not await _may_read(made.api):  # noqa: ASYNC110 - a new Role has no event that says it holds
+        while not await may_read(made.api):  # noqa: ASYNC110 - a new Role has no event that says it holds
             await asyncio.sleep(0.1)
     yield made
     await made.api.close()
@@ -159,31 +77,62 @@ async def test_a_round_publishes_the_lease_and_grants_the_right(guard: RealGuard
     assert first["metadata"]["uid"] == second["metadata"]["uid"]
     assert first["metadata"]["resourceVersion"] != second["metadata"]["resourceVersion"]
     spec = FenceLease.model_validate(second).spec
-    statement = read_lease(KeyRing.of(KEY), spec.statement, name=second["metadata"]["name"])
+    statement = guard.statement()
     assert (spec.tick, statement.tick, spec.pool) == (guard.process.tick(), guard.process.tick(), POOL)
-    assert statement.heads == {"pool-uid": Seen(LINEAGE, 1, 1)}
+    book, authorization = guard.book, authorization_key(guard.account.namespace)
+    assert statement.acknowledged == {"pool-uid": book.pool.mark, authorization: book.authorization.mark}
+    witnesses = [verified(SEALS, place, statement.witnesses[place]) for place in ("pool-uid", authorization)]
+    assert [ledger.mark for ledger in witnesses] == [book.pool.mark, book.authorization.mark]
 
 
 async def test_a_raised_ledger_is_read_within_a_round_and_between_two(guard: RealGuard, account: Account) -> None:
     await guard.round()
-    account.write_ledger(tenant=2, sequence=2)
-    permit = guard.permit(pod_uid=guard.settings.pod_uid, lineage=LINEAGE, epochs=vector(1, 2), sequence=2)
+    guard.book.revoke(TENANT, 2)
+    account.write(guard.book)
+    permit = guard.permit(
+        pod_uid=guard.settings.pod_uid, epochs=vector(1, 2), seen=replace(seen(1, LINEAGE), authorization_sequence=2)
+    )
     assert (await guard.ask(permit)).status == 200
-    account.write_ledger(tenant=3, sequence=3)
+    guard.book.revoke(TENANT, 3)
+    account.write(guard.book)
     await guard.round()
-    assert guard.heads.applied == head_at(tenant=3, sequence=3, lineage=LINEAGE)
-    account.write_ledger(lineage="d" * 32, generation=2)
+    assert guard.marks() == (guard.book.pool.mark, guard.book.authorization.mark)
+    guard.book.rebirth("d" * 32)
+    account.write(guard.book)
     await guard.round()
-    assert guard.heads.applied == head_at(lineage="d" * 32, generation=2)
+    assert guard.marks() == (guard.book.pool.mark, guard.book.authorization.mark)
     assert guard.holder.outcomes[FAILED] == 0
+
+
+@pytest.mark.parametrize(("lease", "refusal"), [("stayed", Refusal.BEHIND), ("is not in the backup", Refusal.NO_RIGHT)])
+async def test_a_restored_ledger_ends_the_right_and_the_lease_shows_what_stood_before(
+    guard: RealGuard, account: Account, lease: str, refusal: Refusal
+) -> None:
+    backup = guard.book.snapshot()
+    await guard.round()
+    guard.book.roll(POOL_TARGET, 2)
+    account.write(guard.book)
+    await guard.round()
+    known = guard.book.pool.mark
+    if lease != "stayed":
+        account.kubectl("delete", "fencelease", guard.holder.lease_name())
+    account.restore(backup)
+    for _ in range(4):
+        await guard.round()
+    assert (guard.left, await guard.status()) == (0, refusal.status)
+    assert verified(SEALS, "pool-uid", guard.statement().witnesses["pool-uid"]).mark == known
 
 
 async def test_a_guard_may_do_what_its_rounds_need_and_nothing_else(guard: RealGuard, account: Account) -> None:
     await guard.round()
     lease, ledger = f"{LEASES}/{guard.holder.lease_name()}", f"{LEDGERS}/{POOL}"
+    named = f"{LEDGERS}?fieldSelector=metadata.name%3D"
     whole = kubectl.get("epochledger", POOL, namespace=account.namespace)
-    other = _object("cachescope.dev/v1alpha1", "EpochLedger", "other", spec=whole["spec"])
-    allowed = [("GET", lease, None), ("GET", ledger, None)]
+    other = manifest("cachescope.dev/v1alpha1", "EpochLedger", "other", spec=whole["spec"])
+    allowed = [("GET", lease, None)]
+    for name in (POOL, AUTHORIZATION_HEAD):
+        allowed += [("GET", f"{LEDGERS}/{name}", None), ("GET", f"{named}{name}", None)]
+        allowed += [("GET", f"{named}{name}&watch=true&timeoutSeconds=1", None)]
     refused = [
         ("GET", LEASES, None),
         ("GET", f"{LEASES}?watch=true&timeoutSeconds=1", None),
@@ -191,13 +140,17 @@ async def test_a_guard_may_do_what_its_rounds_need_and_nothing_else(guard: RealG
         ("DELETE", LEASES, None),
         ("PATCH", lease, {"spec": {"tick": 9}}),
         ("GET", LEDGERS, None),
+        ("GET", f"{LEDGERS}?watch=true&timeoutSeconds=1", None),
+        ("GET", f"{named}other", None),
+        ("GET", f"{named}other&watch=true&timeoutSeconds=1", None),
+        ("GET", f"{LEDGERS}/authorization.shard-0", None),
         ("GET", f"{LEDGERS}/other", None),
         ("POST", LEDGERS, other),
         ("PUT", ledger, whole),
         ("DELETE", ledger, None),
         ("GET", "servingpools", None),
     ]
-    assert [(await guard.api._send(*each))[0] for each in allowed] == [200, 200]
+    assert [(await guard.api._send(*each))[0] for each in allowed] == [200] * len(allowed)
     assert [(await guard.api._send(*each))[0] for each in refused] == [403] * len(refused)
 
 
@@ -240,7 +193,7 @@ async def test_lost_answers_are_decided_by_what_is_stored(guard: RealGuard, loss
 
 async def test_a_round_whose_writes_are_all_lost_grants_nothing(guard: RealGuard) -> None:
     await guard.round("before", "before")
-    assert (guard.left, guard.holder.outcomes) == (0, {DONE: 0, FAILED: 1, GONE: 0})
+    assert (guard.left, guard.holder.outcomes) == (0, {DONE: 0, ACKNOWLEDGED: 0, FAILED: 1, GONE: 0})
     assert await guard.api.get(guard.holder.lease_name()) is None
 
 
@@ -248,7 +201,7 @@ async def test_a_lease_that_somebody_else_wrote_is_read_and_written_again(guard:
     await guard.round()
     account.kubectl("annotate", "fencelease", guard.holder.lease_name(), "test.cachescope.dev/by=hand")
     await guard.round()
-    assert (guard.left, guard.store.writes, guard.holder.outcomes) == (LEASE_MS, 3, {DONE: 2, FAILED: 0, GONE: 0})
+    assert (guard.left, guard.store.writes, guard.holder.outcomes) == (LEASE_MS, 3, {DONE: 2, ACKNOWLEDGED: 0, FAILED: 0, GONE: 0})
 
 
 async def test_the_errors_of_the_api_server_are_those_of_the_port(guard: RealGuard) -> None:
@@ -274,7 +227,7 @@ async def test_without_a_ledger_there_is_no_right_and_no_further_write(guard: Re
     for _ in range(3):
         await guard.round()
     assert (guard.left, guard.store.writes, guard.holder.outcomes[FAILED]) == (0, 1, 3)
-    account.write_ledger()
+    account.write(guard.book)
     await guard.round()
     assert (guard.left, await guard.status()) == (LEASE_MS, 200)
 
@@ -287,38 +240,34 @@ async def test_an_api_server_that_is_not_there_grants_nothing(guard: RealGuard, 
     await nowhere.close()
 
 
-async def _may_read(api: LeaseApi) -> bool:
-    try:
-        await api.ledger(POOL)
-    except ClusterError:
-        return False
-    return True
+async def test_a_guard_that_ends_says_so_in_its_lease(guard: RealGuard) -> None:
+    async with keeping(guard):
+        assert not guard.statement().released
+    assert guard.statement().released
+
+
+async def test_a_change_of_a_ledger_is_acknowledged_in_a_committed_lease_at_once(
+    guard: RealGuard, account: Account, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The figure of an idle guard: from before the ledger's write to the event of the acknowledging lease."""
+    milliseconds = []
+    monkeypatch.setenv("KUBECONFIG", str(KUBECONFIG))
+    async with keeping(guard), Rest() as operator:
+        path = f"/apis/{API_VERSION}/namespaces/{account.namespace}/{LEDGERS}/{POOL}"
+        ledger = await operator.get(path)
+        for number in range(CHANGES):
+            guard.book.roll(POOL_TARGET, 2 + number)
+            began_at = time.monotonic()
+            ledger = await operator.replace(path, {**ledger, "spec": guard.book.spec(POOL)})
+            await guard.until_acknowledged(guard.book.pool.mark)
+            milliseconds.append(1000 * (time.monotonic() - began_at))
+            await asyncio.sleep(0.06)  # idle: longer than between two writes
+    assert (guard.holder.outcomes[DONE], guard.holder.outcomes[FAILED]) == (1, 0)
+    assert guard.holder.outcomes[ACKNOWLEDGED] >= CHANGES
+    middle, high = statistics.median(milliseconds), sorted(milliseconds)[-1 - len(milliseconds) // 100]
+    sys.stderr.write(f"ledger write to acknowledging lease, {CHANGES} changes: p50 {middle:.0f} ms, p99 {high:.0f} ms\n")
 
 
 def _finalizers(account: Account, name: str, finalizers: list[str]) -> None:
     patch = json.dumps({"metadata": {"finalizers": finalizers}})
     account.kubectl("patch", "fencelease", name, "--type=merge", f"--patch={patch}")
-
-
-def _authority(cluster: dict[str, str]) -> bytes:
-    data = cluster.get("certificate-authority-data")
-    return base64.b64decode(data) if data else Path(cluster["certificate-authority"]).read_bytes()
-
-
-def _object(api_version: str, kind: str, name: str, **parts: Any) -> dict[str, Any]:
-    return {"apiVersion": api_version, "kind": kind, "metadata": {"name": name}, **parts}
-
-
-def _rights(namespace: str) -> list[dict[str, Any]]:
-    """ServiceAccount, Role and RoleBinding as a pool's pods have them."""
-    name = f"{POOL}-engine"
-    rules = [
-        {"apiGroups": ["cachescope.dev"], "resources": [LEASES], "verbs": ["create", "get", "update"]},
-        {"apiGroups": ["cachescope.dev"], "resources": [LEDGERS], "resourceNames": [POOL], "verbs": ["get"]},
-    ]
-    subject = {"kind": "ServiceAccount", "name": name, "namespace": namespace}
-    return [
-        _object("v1", "ServiceAccount", name),
-        _object(f"{RBAC}/v1", "Role", name, rules=rules),
-        _object(f"{RBAC}/v1", "RoleBinding", name, roleRef={"apiGroup": RBAC, "kind": "Role", "name": name}, subjects=[subject]),
-    ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from functools import partial
@@ -11,7 +11,8 @@ from typing import Any
 
 from cachescope.core.errors import ClusterError
 from cachescope.core.leases import Right
-from cachescope.leases.rounds import LeaseConflict, LeaseGone, LostAnswer, Rounds, Stored
+from cachescope.leases.ports import LeaseConflict, LeaseGone, LostAnswer, Stored
+from cachescope.leases.rounds import Rounds
 
 LEASE_MS = 60_000
 HOP_MS = 7
@@ -58,6 +59,7 @@ class FakeStore:
     Attributes:
         faults: What happens to the next writes.
         unreadable: How many of the next reads fail.
+        watched: What watches bring next, by the name of a ledger.
     """
 
     clock: Clock
@@ -69,7 +71,13 @@ class FakeStore:
     ticks: list[int] = field(default_factory=list)
     reads: int = 0
     closed: int = 0
+    watched: dict[str, asyncio.Queue[object]] = field(default_factory=dict)
     _late: list[Callable[[], Stored]] = field(default_factory=list)
+
+    async def watch_ledger(self, name: str) -> AsyncIterator[object]:
+        events = self.watched.setdefault(name, asyncio.Queue())
+        while True:
+            yield await events.get()
 
     async def create(self, name: str, spec: Mapping[str, Any]) -> Stored:
         return await self._write(name, spec, None)
@@ -152,7 +160,12 @@ class FakeStore:
 
 
 class FakeHolder:
-    """Implements `Holder`; it says in which order it was called."""
+    """Implements `Holder`; it says in which order it was called.
+
+    Attributes:
+        closes: Cleared while something cannot be closed.
+        ended: Whether it was released.
+    """
 
     def __init__(self, store: FakeStore) -> None:
         self._store = store
@@ -162,6 +175,9 @@ class FakeHolder:
         self.apply_faults: list[Exception] = []
         self.spec_faults: list[Exception] = []
         self.applied_read_began_at: int | None = None
+        self.closes = asyncio.Event()
+        self.closes.set()
+        self.ended = False
 
     def lease_name(self) -> str:
         return f"pod.{self.boots}"
@@ -169,7 +185,7 @@ class FakeHolder:
     def spec(self, tick: int) -> Mapping[str, Any]:
         self.calls.append("spec")
         _raise_next(self.spec_faults)
-        return {"tick": tick}
+        return {"tick": tick, "released": self.ended}
 
     async def read_heads(self) -> object:
         self.calls.append("read")
@@ -179,15 +195,21 @@ class FakeHolder:
         await self._store.hop()
         return began_at
 
-    def apply(self, heads: object) -> None:
+    async def apply(self, heads: object) -> None:
         self.calls.append("apply")
         _raise_next(self.apply_faults)
         assert isinstance(heads, int)
+        await self.closes.wait()
         self.applied_read_began_at = heads
 
     def restarted(self) -> None:
         self.calls.append("restarted")
         self.boots += 1
+
+    async def released(self) -> None:
+        self.calls.append("released")
+        await self.closes.wait()
+        self.ended = True
 
 
 class LeasedProcess:
@@ -199,21 +221,30 @@ class LeasedProcess:
         self.holder = FakeHolder(self.store)
         self.right = Right()
         self.lapses: list[int] = []
+        self.grants: list[int] = []
         self.rounds = rounds(
             self.store,
             self.holder,
             right=self.right,
             clock=self.clock,
             lease_ms=LEASE_MS,
-            rng=lambda: 1.0,
             lapsed=lambda: self.lapses.append(self.right.generation),
+            granted=lambda: self.grants.append(self.right.generation),
         )
+        self.rounds._chance = lambda: 1.0
 
     async def round(self, *faults: Fault) -> None:
         """One round whose writes meet these faults."""
         self.store.faults = list(faults)
         await self.rounds.round()
         self.check()
+
+    async def acknowledge(self, *faults: Fault) -> bool:
+        """One acknowledging write that meets these faults; whether it succeeded."""
+        self.store.faults = list(faults)
+        done = await self.rounds.acknowledge()
+        self.check()
+        return done
 
     def check(self) -> None:
         """What an operator rests on: it waits a lease from the last commit before the read that the process applied."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl
 
 import pytest
 
@@ -15,8 +17,9 @@ from cachescope.core.errors import ClusterError, SpecError
 from cachescope.leases import api as lease_api
 from cachescope.leases.api import LeaseApi
 from cachescope.leases.clock import process_clock
-from cachescope.leases.rounds import LeaseConflict, LeaseGone, LostAnswer, Stored
+from cachescope.leases.ports import LeaseConflict, LeaseGone, LostAnswer, Stored
 from cachescope.leases.service_account import ServiceAccount, in_cluster_url
+from cachescope.leases.watch import Watch, lines
 from tests.unit.lease_fakes import Clock
 from tests.unit.tls_server import CLOSE, SILENCE, TlsServer, certify
 
@@ -187,6 +190,173 @@ async def test_connections_open_again_after_they_were_closed(site: Site) -> None
         await site.api.get("pod.boot")
         await site.api.close()
     assert site.server.connections == 2
+
+
+def event(kind: str, version: str, spec: object = None) -> bytes:
+    return json.dumps({"type": kind, "object": {"metadata": {"resourceVersion": version}, "spec": spec}}).encode() + b"\n"
+
+
+GONE_EVENT = json.dumps({"type": "ERROR", "object": {"metadata": {}, "code": 410, "reason": "Expired"}}).encode() + b"\n"
+LISTED = {"metadata": {"resourceVersion": "7"}, "items": [{"metadata": {}, "spec": 0}]}
+
+
+class WatchedServer:
+    """The API server of a watch, as a script: what lists and watches bring, one after the other.
+
+    Attributes:
+        lists: What lists bring; the last one again and again.
+        watches: What watches bring, in parts; after the last one nothing more comes.
+        asked: The queries of lists and watches.
+    """
+
+    def __init__(self, *watches: list[bytes | Exception], lists: list[Any] | None = None) -> None:
+        self.lists = lists or [LISTED]
+        self.watches = list(watches)
+        self.asked: list[dict[str, str]] = []
+        self.clock = Clock()
+        self.lasts_ms = 60_000
+        self.pauses: list[float] = []
+
+    async def listed(self, query: str) -> Any:
+        self.asked.append(dict(parse_qsl(query)))
+        found = self.lists.pop(0) if len(self.lists) > 1 else self.lists[0]
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    async def streamed(self, query: str, seconds: float) -> AsyncGenerator[bytes, None]:
+        self.asked.append(dict(parse_qsl(query)))
+        assert 150 < seconds <= 240
+        if not self.watches:
+            await asyncio.Event().wait()
+        for part in self.watches.pop(0):
+            if isinstance(part, Exception):
+                raise part
+            yield part
+        self.clock.now += self.lasts_ms
+
+    async def specs(self, count: int) -> list[object]:
+        """The first specs of the watch; nothing comes after them."""
+        found: list[object] = []
+
+        async def collect() -> None:
+            async for spec in Watch(self, "tiny", clock=self.clock, sleep=self._sleep).specs():
+                found.append(spec)  # noqa: PERF401 - what was found has to outlive the cancellation
+
+        collecting = asyncio.ensure_future(collect())
+        async with asyncio.timeout(SECONDS):
+            while len(found) < count or self.watches:  # noqa: ASYNC110 - it has no event, and the wait has a deadline
+                await asyncio.sleep(0)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        collecting.cancel()
+        await asyncio.gather(collecting, return_exceptions=True)
+        return found
+
+    async def _sleep(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+        await asyncio.sleep(0)
+
+    @property
+    def versions(self) -> list[str | None]:
+        """From which version each watch began; `None` for a list."""
+        return [query.get("resourceVersion") for query in self.asked]
+
+
+async def test_a_watch_begins_with_what_is_there_and_brings_what_changes() -> None:
+    server = WatchedServer([event("ADDED", "8", 1), event("BOOKMARK", "9"), event("MODIFIED", "10", 2), event("DELETED", "11", 3)])
+    assert await server.specs(3) == [0, 1, 2]
+    assert server.asked[0] == {"fieldSelector": "metadata.name=tiny"}
+    assert server.asked[1].items() >= {"watch": "true", "resourceVersion": "7", "allowWatchBookmarks": "true"}.items()
+    assert server.versions == [None, "7", "11"], "and goes on where it ended, bookmarks included"
+    assert server.pauses == []
+
+
+async def test_a_ledger_that_is_not_there_yet_is_waited_for() -> None:
+    server = WatchedServer([event("ADDED", "8", 1)], lists=[{"metadata": {"resourceVersion": "7"}, "items": []}])
+    assert await server.specs(1) == [1]
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        [GONE_EVENT],
+        [LostAnswer("it broke; wait")],
+        [b"no JSON\n"],
+        [b"[]\n"],
+        [b'{"type": "ADDED"}\n'],
+        [b"x" * (4 * 2**20 + 1)],
+    ],
+    ids=["expired", "broken", "no JSON", "no event", "no object", "too long"],
+)
+async def test_after_any_trouble_a_watch_starts_again_from_a_list_after_a_pause(trouble: list[Any]) -> None:
+    server = WatchedServer([event("MODIFIED", "8", 1), *trouble], [event("MODIFIED", "12", 2)])
+    assert await server.specs(4) == [0, 1, 0, 2]
+    assert server.versions == [None, "7", None, "7", "12"]
+    assert len(server.pauses) == 1
+    assert 0.5 <= server.pauses[0] <= 1.5
+
+
+async def test_a_list_that_fails_is_made_again() -> None:
+    server = WatchedServer(lists=[LostAnswer("down; wait"), {"metadata": {}}, LISTED])
+    assert await server.specs(1) == [0]
+    assert (server.versions, len(server.pauses)) == ([None, None, None, "7"], 2)
+
+
+async def test_watches_that_end_at_once_are_not_made_in_a_hurry() -> None:
+    server = WatchedServer([], [], [event("MODIFIED", "8", 1)])
+    server.lasts_ms = 999
+    await server.specs(4)
+    assert (server.versions, len(server.pauses)) == ([None, "7"] * 4, 3)
+    calm = WatchedServer([], [event("MODIFIED", "8", 1)])
+    calm.lasts_ms = 1000
+    await calm.specs(2)
+    assert (calm.versions, calm.pauses) == ([None, "7", "7", "8"], [])
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 100])
+async def test_lines_do_not_depend_on_how_they_come(size: int) -> None:
+    stream = b"one\n\ntwo\nthree"
+
+    async def parts() -> AsyncIterator[bytes]:
+        for start in range(0, len(stream), size):
+            yield stream[start : start + size]
+
+    assert [line async for line in lines(parts(), longest=5)] == [b"one", b"", b"two"]
+
+
+async def test_a_line_has_a_bound() -> None:
+    async def parts() -> AsyncIterator[bytes]:
+        for _ in range(6):
+            yield b"x"
+
+    assert [line async for line in lines(parts(), longest=6)] == []
+    with pytest.raises(ClusterError, match="too long"):
+        assert [line async for line in lines(parts(), longest=5)] == []
+
+
+async def test_a_watch_sends_a_list_and_then_a_watch_of_that_one_name(site: Site) -> None:
+    site.answer(200, LISTED)
+    site.server.answers.append((200, event("MODIFIED", "8", 1)))
+    site.server.answers.append(SILENCE)
+    watching = site.api.watch_ledger("tiny")
+    assert [await asyncio.wait_for(anext(watching), SECONDS) for _ in range(2)] == [0, 1]
+    assert isinstance(watching, AsyncGenerator)
+    await watching.aclose()
+    first, second = site.server.requests
+    assert (first.method, second.method) == ("GET", "GET")
+    assert first.target == f"{ROOT}/epochledgers?fieldSelector=metadata.name%3Dtiny"
+    assert second.target.startswith(f"{ROOT}/epochledgers?fieldSelector=metadata.name%3Dtiny&watch=true&resourceVersion=7&")
+
+
+@pytest.mark.parametrize(("status", "error"), [(410, ClusterError), (403, ClusterError), (500, LostAnswer), (0, LostAnswer)])
+async def test_a_watch_that_is_refused_or_breaks_says_so_to_who_starts_it_again(
+    site: Site, status: int, error: type[ClusterError]
+) -> None:
+    site.server.answers.append((status, b'{"reason": "Because"}'))
+    with pytest.raises(ClusterError) as caught:
+        assert [part async for part in site.api.streamed("watch=true", 200)] == []
+    assert type(caught.value) is error
 
 
 @pytest.mark.parametrize(("name", "content"), [("token", None), ("ca.crt", None), ("ca.crt", "none"), ("token", "\u00e9")])

@@ -19,7 +19,7 @@ from cachescope.core.permits import permit_keys
 from cachescope.gateway.strict_json import parse
 from cachescope.guard.settings import read_settings
 from cachescope.manifests.engine import STARTUP_SECONDS
-from cachescope.manifests.guard import guard_body_bytes
+from cachescope.manifests.guard import STATE_FOLDER, guard_body_bytes
 from cachescope.manifests.pool import ACCOUNT_ANNOTATION, bound_to, pool_objects
 from cachescope.manifests.revisions import build_revision
 from tests.unit.pools import FULL, HUB, PLATFORM, ROOT, TARGET, UID, engine, environment, objects, pod, pool
@@ -134,10 +134,16 @@ def test_pods_are_of_one_account_and_the_frozen_template_is_not() -> None:
     assert bound_to(before, "") is before
 
 
-def test_an_engine_may_write_leases_and_read_its_own_ledger() -> None:
+def test_an_engine_may_write_leases_and_read_the_heads_of_its_pool_and_namespace() -> None:
+    heads = ["tiny", "authorization.head"]
     assert objects()["Role"]["rules"] == [
         {"apiGroups": ["cachescope.dev"], "resources": ["fenceleases"], "verbs": ["create", "get", "update"]},
-        {"apiGroups": ["cachescope.dev"], "resources": ["epochledgers"], "resourceNames": ["tiny"], "verbs": ["get"]},
+        {
+            "apiGroups": ["cachescope.dev"],
+            "resources": ["epochledgers"],
+            "resourceNames": heads,
+            "verbs": ["get", "list", "watch"],
+        },
     ]
     binding = objects()["RoleBinding"]
     assert binding["subjects"] == [{"kind": "ServiceAccount", "name": "tiny-engine", "namespace": "models"}]
@@ -208,7 +214,24 @@ def test_the_guard_can_read_all_that_the_pod_tells_it() -> None:
     assert "CACHESCOPE_HEADS_FILE" not in values
     settings = read_settings({**values, **fields, **CLUSTER})
     assert (settings.pool_uid, settings.pool_target, settings.lease_ms) == (UID, TARGET, 30_000)
+    assert (settings.fresh_ms, settings.state_folder) == (120_000, Path(STATE_FOLDER))
     assert settings.max_body_bytes == guard_body_bytes(16 * 2**20)
+
+
+@pytest.mark.parametrize(
+    ("fence", "fresh_ms"), [({"onLoss": "Deny"}, 0), ({"freshSeconds": 7}, 7000), ({"onLoss": "Deny", "freshSeconds": 7}, 0)]
+)
+def test_what_a_guard_does_without_a_right_is_what_the_pool_says(fence: dict[str, Any], fresh_ms: int) -> None:
+    container = engine({"fence": fence})
+    fields = {item["name"]: "x" for item in container["env"] if "valueFrom" in item}
+    assert read_settings({**environment(container), **fields, **CLUSTER}).fresh_ms == fresh_ms
+
+
+def test_witnesses_have_a_folder_that_outlives_the_process_and_not_the_pod() -> None:
+    (mount,) = [mount for mount in engine()["volumeMounts"] if mount["mountPath"] == STATE_FOLDER]
+    assert "readOnly" not in mount
+    (volume,) = [volume for volume in pod()["volumes"] if volume["name"] == mount["name"]]
+    assert volume == {"name": mount["name"], "emptyDir": {}}
 
 
 @pytest.mark.parametrize(

@@ -104,6 +104,7 @@ def test_what_an_earlier_build_froze_is_read_and_applied() -> None:
         {"rollout": {"strategy": "InPlace"}},
         {"rollout": {"guardUpdates": "Now"}},
         {"allowedTenants": {"namespaces": {"from": "Selector", "matchLabels": {"team": "a"}}}},
+        {"sharing": {"stage": "Observe", "resumeAfter": "leak-1"}},
         {"fence": {"leaseSeconds": 60}},  # the default, as the API server writes it into objects
         {"podTemplate": {"labels": {}}},
     ],

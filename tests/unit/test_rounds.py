@@ -11,10 +11,13 @@ from typing import Any
 import pytest
 
 from cachescope.core.errors import ClusterError, SpecError
-from cachescope.leases.rounds import DONE, FAILED, GONE, LeaseConflict, LostAnswer, Rounds, Stored
+from cachescope.core.ledgers import LedgerFork
+from cachescope.leases.ports import LeaseConflict, LostAnswer, Stored
+from cachescope.leases.rounds import ACKNOWLEDGED, DONE, FAILED, GONE, Rounds
 from tests.unit.lease_fakes import HOP_MS, LEASE_MS, SLOW_MS, Clock, FakeStore, Fault, LeasedProcess
 
 UNREADABLE = ClusterError("the ledger cannot be read; look at the API server")
+FORK = LedgerFork("the ledger was restored; wait for the operator")
 UNUSABLE = SpecError("the head cannot be applied; look at the ledger")
 
 
@@ -221,7 +224,7 @@ class ReadsFirst(Rounds):
     async def _steps(self) -> None:
         heads = await self._holder.read_heads()
         sent_at = await self._write()
-        self._holder.apply(heads)
+        await self._holder.apply(heads)
         self._grant(sent_at)
 
 
@@ -262,6 +265,9 @@ async def _walk(rounds: type[Rounds], seed: int, count: int = 150) -> LeasedProc
         if chance.random() < 0.2:
             process.holder.read_faults = [UNREADABLE]
         await process.round(*chance.choices(list(Fault), k=3))
+        if chance.random() < 0.5 and process.rounds._may_acknowledge():
+            process.clock.now += chance.choice([0, 1000, LEASE_MS // 3])
+            await process.acknowledge(*chance.choices(list(Fault), k=3))
     return process
 
 
@@ -281,64 +287,63 @@ async def test_the_walk_notices_a_rule_that_is_broken(faulty: type[Rounds]) -> N
         await _walk(faulty, seed=1)
 
 
-class Sleeps:
-    """Pauses that a test ends, one after the other."""
-
-    def __init__(self) -> None:
-        self.asked: asyncio.Queue[float] = asyncio.Queue()
-        self.ends: asyncio.Queue[None] = asyncio.Queue()
-
-    async def __call__(self, seconds: float) -> None:
-        self.asked.put_nowait(round(seconds, 6))
-        await self.ends.get()
-
-    async def next(self) -> float:
-        return await asyncio.wait_for(self.asked.get(), 5)
-
-
-async def _running(process: LeasedProcess) -> tuple[Sleeps, asyncio.Task[None]]:
-    sleeps = Sleeps()
-    process.rounds._sleep = sleeps
-    return sleeps, asyncio.ensure_future(process.rounds.run())
-
-
-async def test_rounds_come_every_third_of_the_lease_and_extra_ones_at_most_once_a_second() -> None:
+@pytest.mark.parametrize(
+    ("faults", "writes"), [([Fault.LOST_AFTER], 1), ([Fault.LOST_BEFORE], 2), ([Fault.CONFLICT], 2), ([Fault.LATE], 2)]
+)
+async def test_an_acknowledgement_whose_answer_was_lost_is_decided_by_a_read(faults: list[Fault], writes: int) -> None:
     process = LeasedProcess()
-    sleeps, running = await _running(process)
-    assert await sleeps.next() == 1
-    process.rounds.hurry()  # it waits for the second to be over
-    await asyncio.sleep(0)
-    assert process.rounds.outcomes[DONE] == 1
-    sleeps.ends.put_nowait(None)
-    assert [await sleeps.next(), await sleeps.next()] == [19, 1]
-    assert process.rounds.outcomes[DONE] == 2
-    sleeps.ends.put_nowait(None)
-    assert await sleeps.next() == 19
-    sleeps.ends.put_nowait(None)
-    assert await sleeps.next() == 1
-    assert process.rounds.outcomes[DONE] == 3
-    running.cancel()
+    await process.round()
+    process.clock.now += 1000
+    before = len(process.store.ticks)
+    assert await process.acknowledge(*faults)
+    assert len(process.store.ticks) - before == writes
+    assert process.store.reads >= 1
+    assert await process.rounds.round(), "and the version is known that was committed"
+    assert process.rounds.outcomes == {DONE: 2, ACKNOWLEDGED: 1, FAILED: 0, GONE: 0}
 
 
-async def test_failed_rounds_come_again_soon_and_then_less_often() -> None:
+async def test_a_fork_is_shown_once_more_to_the_operator_and_then_nothing_is_written() -> None:
     process = LeasedProcess()
-    process.holder.spec_faults += [UNUSABLE] * 7
-    pauses: list[float] = []
-    sleeps, running = await _running(process)
-    while len(pauses) < 8:
-        first = await sleeps.next()
-        sleeps.ends.put_nowait(None)
-        pauses.append(first + await sleeps.next())
-        sleeps.ends.put_nowait(None)
-    assert pauses == [1, 2, 4, 8, 16, 20, 20, 20]
-    assert process.rounds.outcomes == {FAILED: 7, DONE: 1, GONE: 0}
-    running.cancel()
+    await process.round()
+    process.holder.read_faults += [FORK] * 4
+    for _ in range(4):
+        await process.round()
+    assert (len(process.store.commits), process.rounds.outcomes[FAILED]) == (3, 4), "its round, and once for the fork"
+    await process.round()
+    await process.round(*[Fault.NONE])
+    process.holder.read_faults.append(FORK)
+    await process.round()
+    assert len(process.store.commits) == 7, "another fork is shown again"
+
+
+@pytest.mark.parametrize("unfinished", [True, False])
+async def test_a_fork_is_shown_in_a_new_lease_when_a_restore_took_the_old_one(unfinished: bool) -> None:
+    process = LeasedProcess()
+    await process.round()
+    if unfinished:
+        process.holder.read_faults.append(UNREADABLE)
+        await process.round()
+    process.store.delete("pod.1")
+    process.holder.read_faults += [FORK] * 5
+    for _ in range(5):
+        await process.round()
+    assert process.store.commits[-1].name == "pod.2"
+    assert len([commit for commit in process.store.commits if commit.name == "pod.2"]) <= 2
+
+
+async def test_a_write_that_failed_is_made_again_before_the_next_read() -> None:
+    process = LeasedProcess()
+    await process.round()
+    await process.round(Fault.LOST_BEFORE, Fault.LOST_BEFORE)
+    process.holder.calls.clear()
+    await process.round()
+    assert process.holder.calls == ["spec", "read", "apply"]
 
 
 @pytest.mark.parametrize(("number", "seconds"), [(0.0, 16), (0.5, 18), (1.0, 20)])
 def test_chance_spreads_the_rounds_and_never_makes_them_later(number: float, seconds: int) -> None:
     process = LeasedProcess()
-    process.rounds._rng = lambda: number
+    process.rounds._chance = lambda: number
     assert process.rounds._seconds() == pytest.approx(seconds)
 
 

@@ -1,9 +1,9 @@
-"""The few requests that a guard sends to the API server: its own `FenceLease`, and the ledger of its pool.
+"""The few requests that a guard sends to the API server: its own `FenceLease`, and the ledgers of its pool.
 
 Rules:
 
 - every request is sent once: the HTTP client's own retries are off, since an identical write proves nothing;
-- reads carry no `resourceVersion`, so that the API server answers them by quorum;
+- reads carry no `resourceVersion`, so that the API server answers them by quorum; what a watch brings is a hint;
 - a write whose answer did not come, or does not say what is stored, is a lost answer: it may have been committed.
 
 An engine's image has aiohttp; it is imported with the first request, so that this module needs the standard library alone.
@@ -13,15 +13,16 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from cachescope.core.errors import ClusterError
-from cachescope.leases.rounds import LeaseConflict, LeaseGone, LostAnswer, Stored, Written
+from cachescope.leases.ports import LeaseConflict, LeaseGone, LostAnswer, Stored, Written
 from cachescope.leases.service_account import ServiceAccount
+from cachescope.leases.watch import Watch
 
 if TYPE_CHECKING:
     import aiohttp
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 API_VERSION = "cachescope.dev/v1alpha1"
 LEASES = "fenceleases"
 LEDGERS = "epochledgers"
+_SHORT = 10_000
 
 
 class LeaseApi:
@@ -47,6 +49,7 @@ class LeaseApi:
         self._account = ServiceAccount(folder, clock)
         self._namespace = namespace
         self._seconds = seconds
+        self._clock = clock
         self._session: aiohttp.ClientSession | None = None
 
     async def create(self, name: str, spec: Mapping[str, Any]) -> Written:
@@ -77,6 +80,31 @@ class LeaseApi:
         document = _judged(status, content, f"reading the EpochLedger {name}")
         return document.get("spec") if isinstance(document, dict) else None
 
+    def watch_ledger(self, name: str) -> AsyncIterator[object]:
+        """Specs of an `EpochLedger` as they change; it never ends and raises nothing."""
+        return Watch(self, name, clock=self._clock).specs()
+
+    async def listed(self, query: str) -> Any:  # noqa: ANN401 - JSON of any kind
+        """A list of ledgers by quorum; implements `WatchedServer`."""
+        status, content = await self._send("GET", f"{LEDGERS}?{query}")
+        return _judged(status, content, "listing EpochLedgers")
+
+    async def streamed(self, query: str, seconds: float) -> AsyncGenerator[bytes, None]:
+        """The parts of a watch of ledgers as they come; implements `WatchedServer`."""
+        import aiohttp  # noqa: PLC0415 - as in `_send`
+
+        # The server ends it in time; a connection that died silently is noticed a little later.
+        timeout = aiohttp.ClientTimeout(connect=self._seconds, sock_read=seconds + self._seconds)
+        options = {**await self._options(), "timeout": timeout}
+        try:
+            async with self._open().get(f"{self._root}/{LEDGERS}?{query}", **options) as response:
+                if response.status != 200:
+                    _judged(response.status, await response.content.read(_SHORT), "watching EpochLedgers")
+                async for part in response.content.iter_any():
+                    yield part
+        except (aiohttp.ClientError, asyncio.TimeoutError, OSError) as error:
+            raise LostAnswer(f"a watch of EpochLedgers broke ({type(error).__name__}); it starts again") from error
+
     async def close(self) -> None:
         """Close the connections; a later request opens new ones."""
         session, self._session = self._session, None
@@ -91,10 +119,7 @@ class LeaseApi:
         """Send one request once; its status and the answer's content."""
         import aiohttp  # noqa: PLC0415 - the engine has it; whoever only imports this module need not
 
-        given = await self._account.credentials()
-        session = self._open()
-        headers = {"Authorization": f"Bearer {given.token}", "Content-Type": "application/json", "Accept": "application/json"}
-        options: dict[str, Any] = {"headers": headers, "ssl": given.tls, "allow_redirects": False, "trace_request_ctx": _Sent()}
+        session, options = self._open(), await self._options()
         data = json.dumps(body) if body is not None else None
         try:
             async with session.request(method, f"{self._root}/{path}", data=data, **options) as response:
@@ -102,6 +127,11 @@ class LeaseApi:
         except (aiohttp.ClientError, asyncio.TimeoutError, OSError) as error:
             problem = f"the API server did not answer {method} {path} ({type(error).__name__})"
             raise LostAnswer(f"{problem}; look at the network between this pod and the API server") from error
+
+    async def _options(self) -> dict[str, Any]:
+        given = await self._account.credentials()
+        headers = {"Authorization": f"Bearer {given.token}", "Content-Type": "application/json", "Accept": "application/json"}
+        return {"headers": headers, "ssl": given.tls, "allow_redirects": False, "trace_request_ctx": _Sent()}
 
     def _open(self) -> aiohttp.ClientSession:
         if self._session is None:

@@ -7,11 +7,15 @@ Rules:
 - every attempt carries a higher tick, read before its send, and the expected version; nothing is ever sent twice as it is;
 - after a conflict or a lost answer a quorum read of the own lease decides; then there is one new attempt, and no more;
 - a lease that is gone or being deleted ends the right and everything that rests on it, and the process goes on under a new name;
-- a process that wrote and could not read and apply writes no more until it can: it lapses, instead of keeping a fence waiting;
+- between two rounds there are *acknowledgements*: the lease alone is written, at once, when there is something new to say; they
+  extend no right, and only a process whose right lasts and whose last round succeeded makes them;
+- a process that wrote and could not read and apply writes no more until it can: it lapses, instead of keeping a fence waiting. One
+  that read a fork of its ledger writes once more, so that the operator finds its witness;
 - a right that had ended, noticed or not, lets everything in flight be closed before the next is granted;
-- a round that cannot finish grants nothing; the right that it should have renewed runs out.
+- a round that cannot finish grants nothing; the right that it should have renewed runs out;
+- a process that ends closes everything, without a right, and says so in a last write.
 
-What a lease says and what heads are is the holder's; how the API is spoken to is the store's.
+What a lease says and what heads are is the holder's; how the API is spoken to is the store's; when it is written is in `pace`.
 """
 
 from __future__ import annotations
@@ -20,114 +24,24 @@ import asyncio
 import logging
 import random
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, Protocol
+from collections.abc import Awaitable, Callable
 
 from cachescope.core.errors import CacheScopeError, ClusterError
 from cachescope.core.leases import Right
+from cachescope.core.ledgers import LedgerFork
 from cachescope.core.log_lines import fault_of
+from cachescope.leases.pace import LEAST_SECONDS, Pace
+from cachescope.leases.ports import Holder, LeaseConflict, LeaseGone, LeaseStore, LostAnswer, Stored
 
 _LOG = logging.getLogger(__name__)
 _ATTEMPTS = 2
-_LEAST_SECONDS = 1.0
 _DOUBLINGS = 10
+_RELEASE_SECONDS = 2.0
 
 DONE = "done"
+ACKNOWLEDGED = "acknowledged"
 FAILED = "failed"
 GONE = "lease_gone"
-
-
-class LeaseConflict(ClusterError):  # noqa: N818 - it says what happened
-    """Somebody wrote first, or the lease is there already (409)."""
-
-
-class LeaseGone(ClusterError):  # noqa: N818 - the same
-    """A lease that was written is not there any more, or is being deleted."""
-
-
-class LostAnswer(ClusterError):  # noqa: N818 - the same
-    """Nobody knows whether the write was committed: no answer, an error of the server (5xx), or one that cannot be read."""
-
-
-@dataclass(frozen=True)
-class Stored:
-    """A lease as the API server shows it.
-
-    Attributes:
-        resource_version: Its version.
-        tick: The tick in it.
-        deleting: Whether it is marked for deletion.
-    """
-
-    resource_version: str
-    tick: int
-    deleting: bool = False
-
-
-Written = Stored
-"""What the answer to a write shows."""
-
-
-class LeaseStore(Protocol):
-    """The port to the API server. It sends every request once: a client's own retries are off."""
-
-    async def create(self, name: str, spec: Mapping[str, Any]) -> Written:
-        """Create a lease.
-
-        Raises:
-            LeaseConflict: It is there already.
-            LostAnswer: It may have been created.
-            ClusterError: It was refused.
-        """
-
-    async def replace(self, name: str, spec: Mapping[str, Any], resource_version: str) -> Written:
-        """Replace a lease that still has that version.
-
-        Raises:
-            LeaseConflict: It has another version.
-            LeaseGone: It is not there.
-            LostAnswer: It may have been replaced.
-            ClusterError: It was refused.
-        """
-
-    async def get(self, name: str) -> Stored | None:
-        """Read a lease by quorum; `None` when it is not there.
-
-        Raises:
-            ClusterError: It could not be read.
-        """
-
-
-class Holder(Protocol):
-    """The process that holds the lease."""
-
-    def lease_name(self) -> str:
-        """Name of its lease; another one after `restarted`."""
-
-    def spec(self, tick: int) -> Mapping[str, Any]:
-        """Spec of its lease, with the statement signed for that tick.
-
-        Raises:
-            SpecError: It cannot be signed now.
-        """
-
-    async def read_heads(self) -> object:
-        """Read the heads by quorum.
-
-        Raises:
-            ClusterError: They cannot be read.
-        """
-
-    def apply(self, heads: object) -> None:
-        """Take over what was read, and close what it makes old.
-
-        Raises:
-            SpecError: It cannot be applied; there is no right then.
-        """
-
-    def restarted(self) -> None:
-        """The lease is gone: abort everything, and take a new boot id."""
 
 
 class Rounds:
@@ -139,12 +53,12 @@ class Rounds:
         right: What is granted.
         clock: Milliseconds since the process started; ticks are read from it too.
         lease_ms: Length of a right in milliseconds.
-        rng: Random numbers from 0 to 1, which spread the rounds of many processes.
         sleep: Waits, in seconds.
         lapsed: Closes everything in flight; called in the step in which a right is granted after another had ended.
+        granted: Called in the same step, once that right holds.
 
     Attributes:
-        outcomes: Rounds by how they ended.
+        outcomes: Rounds and acknowledgements by how they ended.
     """
 
     def __init__(
@@ -155,54 +69,93 @@ class Rounds:
         right: Right,
         clock: Callable[[], int],
         lease_ms: int,
-        rng: Callable[[], float] = random.random,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         lapsed: Callable[[], object] = lambda: None,
+        granted: Callable[[], object] = lambda: None,
     ) -> None:
-        self.outcomes: Counter[str] = Counter({DONE: 0, FAILED: 0, GONE: 0})
+        self.outcomes: Counter[str] = Counter({DONE: 0, ACKNOWLEDGED: 0, FAILED: 0, GONE: 0})
         self._store = store
         self._holder = holder
         self._right = right
         self._clock = clock
         self._lease_ms = lease_ms
-        self._rng = rng
-        self._sleep = sleep
+        self._pace = Pace(sleep)
+        self._chance: Callable[[], float] = random.random
         self._lapsed = lapsed
+        self._granted = granted
         self._tick = -1
         self._version: str | None = None
         self._unfinished = False
-        self._wanted = asyncio.Event()
+        self._fork_shown = False
+        self._ended = False
         self._failures = 0
         self._reported: set[str] = set()
 
     async def run(self) -> None:
-        """Go round until cancelled: every third of the lease, sooner after a failure or when asked to hurry."""
-        while True:
-            await self.round()
-            await self._pause()
-
-    def hurry(self) -> None:
-        """Ask for an extra round soon, since there is something new to say; at most one a second is made."""
-        self._wanted.set()
-
-    async def round(self) -> None:
-        """One round. Whatever goes wrong in it is logged and counted, and grants nothing."""
-        self._wanted.clear()
+        """Go round until cancelled, then release the lease: a process ends once, and never has a right again."""
+        if self._ended:
+            return
         try:
-            await self._steps()
+            while True:
+                await self.round()
+                self._pace.arm(self._seconds())
+                while await self._pace.acknowledges(self._may_acknowledge):
+                    if not await self.acknowledge():
+                        self._pace.arm(self._seconds())
+        except asyncio.CancelledError:
+            await self._release()
+            raise
+        finally:
+            self._pace.stop()
+
+    def hurry(self, *, whole: bool = False) -> None:
+        """Ask for an acknowledgement at once, since there is something new to say.
+
+        Args:
+            whole: Ask for a whole round, which reads; at most one a second is made.
+        """
+        self._pace.hurry(whole=whole)
+
+    async def round(self) -> bool:
+        """One round, and whether it succeeded. Whatever goes wrong in it is logged and counted, and grants nothing."""
+        self._pace.begin(whole=True)
+        return await self._counted(self._steps(), DONE)
+
+    async def acknowledge(self) -> bool:
+        """Write what is new, and nothing else; whether that succeeded."""
+        self._pace.begin(whole=False)
+        return await self._counted(self._write(), ACKNOWLEDGED)
+
+    def _may_acknowledge(self) -> bool:
+        return not self._unfinished and not self._failures and self._right.live(self._clock())
+
+    async def _counted(self, steps: Awaitable[object], outcome: str) -> bool:
+        try:
+            await steps
         except Exception as error:
             self._failed(error)
-        else:
-            self._done()
+            return False
+        self._succeeded(outcome)
+        return True
 
     async def _steps(self) -> None:
         if self._unfinished:
-            self._holder.apply(await self._holder.read_heads())
-        self._unfinished = True
+            await self._take()
         sent_at = await self._write()
-        self._holder.apply(await self._holder.read_heads())
+        self._unfinished = True
+        await self._take()
         self._unfinished = False
         self._grant(sent_at)
+
+    async def _take(self) -> None:
+        try:
+            await self._holder.apply(await self._holder.read_heads())
+        except LedgerFork:
+            if not self._fork_shown:
+                await self._write()
+                self._fork_shown = True
+            raise
+        self._fork_shown = False
 
     async def _write(self) -> int:
         """Write the lease; when the attempt was sent whose tick the API server shows."""
@@ -248,9 +201,25 @@ class Rounds:
             self._lapsed()
         if self._right.grant(sent_at=sent_at, lease_ms=self._lease_ms, now=now):
             _LOG.info("a right begins", extra={"generation": self._right.generation})
+            self._granted()
+            self.hurry()  # what was written before the read could not say what was read
 
-    def _done(self) -> None:
-        self.outcomes[DONE] += 1
+    async def _release(self) -> None:
+        """The last write. What cannot be closed or written soon is left to the end of the lease."""
+        self._ended = True
+        self._right.revoke()
+        try:
+            await asyncio.wait_for(self._say_released(), _RELEASE_SECONDS)
+        except Exception as error:
+            _LOG.warning("the lease was not released; its end is waited for", extra=_said(error))
+
+    async def _say_released(self) -> None:
+        await self._holder.released()
+        if self._version is not None:
+            await self._write()
+
+    def _succeeded(self, outcome: str) -> None:
+        self.outcomes[outcome] += 1
         self._failures = 0
         if self._reported:
             _LOG.info("lease rounds succeed again")
@@ -260,25 +229,18 @@ class Rounds:
         """Count it, and log each fault once until a round succeeds."""
         self.outcomes[GONE if isinstance(error, LeaseGone) else FAILED] += 1
         self._failures += 1
-        what = {"problem": str(error)} if isinstance(error, CacheScopeError) else fault_of(error)
+        what = _said(error)
         if str(what) not in self._reported:
             self._reported.add(str(what))
             _LOG.warning("a lease round failed; the right runs out if this goes on", extra=what)
-
-    async def _pause(self) -> None:
-        seconds = self._seconds()
-        least = min(_LEAST_SECONDS, seconds)
-        await self._sleep(least)
-        ends = [asyncio.ensure_future(self._sleep(seconds - least)), asyncio.ensure_future(self._wanted.wait())]
-        try:
-            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for end in ends:
-                end.cancel()
 
     def _seconds(self) -> float:
         """A third of the lease; after failures a second, doubled with each. A fifth of it is chance."""
         longest = self._lease_ms / 3000
         if self._failures:
-            longest = min(longest, _LEAST_SECONDS * 2 ** min(self._failures - 1, _DOUBLINGS))
-        return longest * (0.8 + 0.2 * self._rng())
+            longest = min(longest, LEAST_SECONDS * 2 ** min(self._failures - 1, _DOUBLINGS))
+        return longest * (0.8 + 0.2 * self._chance())
+
+
+def _said(error: Exception) -> dict[str, str]:
+    return {"problem": str(error)} if isinstance(error, CacheScopeError) else fault_of(error)

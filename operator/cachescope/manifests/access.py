@@ -1,4 +1,4 @@
-"""What an engine pod may do and know: its own leases, its own ledger, its own pool's permit keys."""
+"""What an engine pod may do and know: its own leases, the ledgers that decide about its requests, its own pool's permit keys."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from cachescope.api.documents import GROUP
 from cachescope.api.ledgers import EpochLedger, FenceLease
 from cachescope.api.pools import ServingPool
 from cachescope.core.keys import KeyRing
+from cachescope.core.ledgers import AUTHORIZATION_HEAD
 from cachescope.core.permits import permit_keys
 from cachescope.manifests.children import child, engine_account, permit_secret
 from cachescope.manifests.parts import Manifest
@@ -16,7 +17,7 @@ _RBAC = "rbac.authorization.k8s.io"
 
 
 def access(pool: ServingPool) -> list[Manifest]:
-    """The ServiceAccount of the engines, and a Role that lets it write leases and read this pool's ledger."""
+    """The ServiceAccount of the engines, and a Role that lets it write leases and read both heads."""
     name = engine_account(pool)
     subject = {"kind": "ServiceAccount", "name": name, "namespace": pool.namespace}
     role = {"apiGroup": _RBAC, "kind": "Role", "name": name}
@@ -41,7 +42,9 @@ def permit_key_secret(pool: ServingPool, keys: KeyRing) -> Manifest:
 
 def _rules(pool: ServingPool) -> list[Manifest]:
     # Roles know no name prefixes: a guard may touch its neighbours' leases, whose MAC and boot id it cannot forge.
+    # A list or watch of one name takes that name's right, so no other ledger can be listed.
+    ledgers = [pool.name, AUTHORIZATION_HEAD]
     return [
         {"apiGroups": [GROUP], "resources": [FenceLease.PLURAL], "verbs": ["create", "get", "update"]},
-        {"apiGroups": [GROUP], "resources": [EpochLedger.PLURAL], "resourceNames": [pool.name], "verbs": ["get"]},
+        {"apiGroups": [GROUP], "resources": [EpochLedger.PLURAL], "resourceNames": ledgers, "verbs": ["get", "list", "watch"]},
     ]

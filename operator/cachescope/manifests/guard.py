@@ -12,6 +12,7 @@ from cachescope.manifests.parts import Manifest, container_security, empty_dirs,
 from cachescope.manifests.platform import Platform
 
 PERMIT_KEYS_FOLDER = "/etc/cachescope/permit-keys"
+STATE_FOLDER = "/var/lib/cachescope"
 API_ACCESS_FOLDER = "/var/run/secrets/kubernetes.io/serviceaccount"
 TOKEN_SECONDS = 3600
 
@@ -43,12 +44,16 @@ def guard_container(platform: Platform) -> Manifest:
 
 def guard_variables(platform: Platform, pool: ServingPool, pool_target: TargetName) -> dict[str, str]:
     """The guard's variables in the engine's container, those of `OWN_FIELDS` aside."""
+    fence = pool.spec.fence
     return {
         "CACHESCOPE_POOL": pool.name,
         "CACHESCOPE_POOL_UID": pool.uid,
         "CACHESCOPE_POOL_TARGET": pool_target,
         "CACHESCOPE_PERMIT_KEYS_DIR": PERMIT_KEYS_FOLDER,
-        "CACHESCOPE_LEASE_SECONDS": str(pool.spec.fence.lease_seconds),
+        "CACHESCOPE_LEASE_SECONDS": str(fence.lease_seconds),
+        "CACHESCOPE_ON_LOSS": fence.on_loss,
+        "CACHESCOPE_FRESH_SECONDS": str(fence.fresh_seconds),
+        "CACHESCOPE_STATE_DIR": STATE_FOLDER,
         "CACHESCOPE_MODEL_PATH": literal(model_path(pool)),
         "CACHESCOPE_METRICS_PORT": str(GUARD_METRICS_PORT),
         "CACHESCOPE_MAX_BODY_BYTES": str(guard_body_bytes(platform.max_request_bytes)),
@@ -61,18 +66,19 @@ def guard_mounts() -> list[Manifest]:
         {"name": "guard", "mountPath": GUARD_FOLDER, "readOnly": True},
         {"name": "permit-keys", "mountPath": PERMIT_KEYS_FOLDER, "readOnly": True},
         {"name": "api-access", "mountPath": API_ACCESS_FOLDER, "readOnly": True},
+        {"name": "guard-state", "mountPath": STATE_FOLDER},
     ]
 
 
 def guard_volumes(pool: ServingPool) -> list[Manifest]:
-    """The guard's code, its keys, and what the cluster gives a pod by default, here for one container only."""
+    """The guard's code and state, its keys, and what the cluster gives a pod by default, here for one container only."""
     sources = [
         {"serviceAccountToken": {"path": "token", "expirationSeconds": TOKEN_SECONDS}},
         {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
         {"downwardAPI": {"items": [{"path": "namespace", "fieldRef": {"fieldPath": "metadata.namespace"}}]}},
     ]
     return [
-        *empty_dirs(("guard",)),
+        *empty_dirs(("guard", "guard-state")),
         {"name": "permit-keys", "secret": {"secretName": permit_secret(pool)}},
         {"name": "api-access", "projected": {"sources": sources}},
     ]

@@ -29,7 +29,7 @@ from cachescope.manifests.platform import Platform
 
 _NAME_DIGITS = 12
 _REMEDY = "delete it, and the operator builds the pods' template anew, which may be a rollout"
-_NOT_OF_PODS = {"replicas", "rollout", "allowed_tenants"}
+_NOT_OF_PODS = {"replicas", "rollout", "allowed_tenants", "sharing"}
 
 
 @dataclass(frozen=True)
