@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from cachescope.core.digests import sha256
-from cachescope.core.epochs import EpochVector, Floors
-from cachescope.core.heads import Head
+from cachescope.core.epochs import FIRST_EPOCH, EpochVector
+from cachescope.core.errors import ClusterError
+from cachescope.core.heads import Epochs, Heads, Seen
 from cachescope.core.keys import Key, KeyRing
+from cachescope.core.ledgers import Flags, Floor, Ledger, Lineage, Role
 from cachescope.core.permits import PERMIT_HEADER, Permit, write_permit
 from cachescope.core.record import EngineDigests
 from cachescope.core.types import Digest, Epoch, Reuse, ScopeClass, TargetName
 from cachescope.guard.asgi import Guard, Running
+from cachescope.guard.closing import Closing
 from cachescope.guard.key_folder import KeyFolder
 from cachescope.guard.process import GuardProcess
 from cachescope.guard.settings import Settings
@@ -33,24 +36,44 @@ LEASE_MS = 60_000
 
 
 class FakeHeads:
-    """A head source in memory."""
+    """Heads and a right in memory."""
 
-    def __init__(self, head: Head | None) -> None:
-        self.head = head
+    def __init__(self, heads: Heads | None) -> None:
+        self.heads = heads
         self.generation = 1
+        self.left_ms = 1000
         self.refreshed = 0
-        self.next: Head | None = None
-
-    def current(self, now_ms: int) -> Head | None:  # noqa: ARG002 - the port's signature
-        return self.head
+        self.next: Heads | None = None
 
     def right_left_ms(self, now_ms: int) -> int:  # noqa: ARG002 - the port's signature
-        return 1000 if self.head else 0
+        return self.left_ms
 
     async def refresh(self) -> None:
         self.refreshed += 1
         if self.next is not None:
-            self.head = self.next
+            self.heads = self.next
+
+
+class FakeConfirmation:
+    """An engine that confirms when a test lets it."""
+
+    def __init__(self) -> None:
+        self.allowed = asyncio.Event()
+        self.allowed.set()
+        self.failures = 0
+        self.asked: list[list[str]] = []
+        self.done: set[str] = set()
+
+    def saw(self, app: App, scope: Scope) -> None:
+        """It is found without looking."""
+
+    async def confirmed(self, closed: Collection[str]) -> None:
+        self.asked.append(sorted(closed))
+        if self.failures:
+            self.failures -= 1
+            raise ClusterError("not now")
+        await self.allowed.wait()
+        self.done.update(closed)
 
 
 class FakeKeeper:
@@ -167,6 +190,8 @@ class World:
         keys.ring = KeyRing.of(KEY)
         self.process = GuardProcess(self.settings, source=self.source, keys=keys, clock=self.clock, digests=lambda: ENGINE)
         self.process.engine = ENGINE
+        self.confirmation = FakeConfirmation()
+        self.process.closing = Closing(self.process.in_flight, self.confirmation, _no_pause)
         self.running = Running(self.process)
         self.running.background = None
         self.engine = Engine()
@@ -194,8 +219,7 @@ class World:
             runtime_digest=ENGINE.runtime,
             scope=ScopeClass.TENANT,
             epochs=vector(1, 1),
-            lineage="lineage",
-            sequence=1,
+            seen=seen(1),
             reuse=Reuse.SALTED,
         )
         return replace(permit, **changes)
@@ -242,9 +266,60 @@ def scope(method: str = "POST", path: str = PATH, query: bytes = b"", headers: S
     }
 
 
-def vector(pool: int, tenant: int) -> EpochVector:
-    return EpochVector.of({POOL: Epoch(pool), TENANT: Epoch(tenant)})
+def vector(pool: int, tenant: int) -> Epochs:
+    return Epochs(EpochVector.of({POOL: Epoch(pool)}), EpochVector.of({TENANT: Epoch(tenant)}))
 
 
-def head_at(pool: int = 1, tenant: int = 1, *, sequence: int = 1, lineage: str = "lineage", generation: int = 1) -> Head:
-    return Head(lineage, sequence, Floors({POOL: Epoch(pool), TENANT: Epoch(tenant)}), generation)
+def seen(sequence: int, lineage: str = "lineage") -> Seen:
+    return Seen(lineage, sequence, lineage, sequence)
+
+
+def head_at(pool: int = 1, tenant: int = 1, *, sequence: int = 1, lineage: str = "lineage", generation: int = 1) -> Heads:
+    """Heads at those epochs; what is in flight below them is closed at once."""
+    history = Lineage(generation, lineage)
+    return Heads(
+        Ledger(Role.POOL, history, sequence, floors={POOL: at_once(pool)}),
+        Ledger(Role.AUTHORIZATION, history, sequence, floors={TENANT: at_once(tenant)}),
+    )
+
+
+def at_once(epoch: int) -> Floor:
+    return Floor(Epoch(epoch), abort_below=Epoch(epoch))
+
+
+def draining(pool: int, seconds: int, *, abort_below: int = FIRST_EPOCH, sequence: int = 2) -> Heads:
+    """Heads below which the pool's requests drain, from the epoch on below which they are closed."""
+    return with_pool(floors={POOL: Floor(Epoch(pool), Epoch(abort_below), seconds)}, sequence=sequence)
+
+
+def with_pool(**changes: Any) -> Heads:
+    heads = head_at()
+    return replace(heads, pool=replace(heads.pool, history=(), **changes))
+
+
+def with_authorization(**changes: Any) -> Heads:
+    heads = head_at()
+    return replace(heads, authorization=replace(heads.authorization, history=(), **changes))
+
+
+def bypassing(pool: int = 1) -> Heads:
+    return with_pool(floors={POOL: at_once(pool)}, sequence=2, flags=Flags(bypassed=Epoch(pool)))
+
+
+def public_stopped(pool: int = 1) -> Heads:
+    return with_pool(floors={POOL: at_once(pool)}, sequence=2, flags=Flags(public_stopped=Epoch(pool)))
+
+
+def denying(tenant: int) -> Heads:
+    return with_authorization(sequence=2, floors={TENANT: Floor(Epoch(tenant), Epoch(tenant), denied=Epoch(tenant))})
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Let the event loop turn until something holds that has no event."""
+    async with asyncio.timeout(5):
+        while not condition():  # noqa: ASYNC110 - it has no event, and the wait has a deadline
+            await asyncio.sleep(0)
+
+
+async def _no_pause(_: float) -> None:
+    await asyncio.sleep(0)

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -15,12 +16,14 @@ from cachescope.core.admission import Refusal
 from cachescope.guard import logs
 from cachescope.guard.asgi import Guard, Running
 from cachescope.guard.background import Background
+from cachescope.guard.closing import Closing
+from cachescope.guard.confirmation import EngineConfirmation
 from cachescope.guard.in_flight import Flight
 from cachescope.guard.metrics import exposition
 from cachescope.guard.metrics_port import MetricsPort, engine_metrics
 from cachescope.guard.start import shared_process
 from cachescope.guard.wire import Receive, Scope, Send
-from tests.unit.guard_fakes import ENGINE, Engine, FakeKeeper, Server, World, head_at
+from tests.unit.guard_fakes import ENGINE, Engine, FakeKeeper, Server, World, head_at, until
 
 ROOT = Path(__file__).parents[2]
 LIFESPAN: Scope = {"type": "lifespan"}
@@ -52,13 +55,13 @@ class Sleeps:
 async def test_the_poll_closes_what_lost_its_right_and_survives_failures(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World()
     background = Background(world.process, world.running.requests)
-    flight = Flight(world.permit().epochs, 1, head_at())
+    flight = Flight(world.permit(), head_at(), generation=1, now=world.clock())
     world.process.in_flight.enter(flight)
     await background.poll_once()
     assert flight.reason is None
-    world.source.head = None
+    world.source.left_ms = 0
     await background.poll_once()
-    assert flight.reason is Refusal.NO_RIGHT
+    assert flight.reason is Refusal.LEASE_LOST
     monkeypatch.setattr(world.process, "apply", lambda: 1 / 0)
     await background.poll_once()
 
@@ -134,11 +137,73 @@ async def test_metrics_count_what_happened() -> None:
     assert 'cachescope_guard_requests_total{outcome="admitted"} 1' in text
     assert 'cachescope_guard_requests_total{outcome="permit_required"} 1' in text
     assert "cachescope_guard_used_permits 1" in text
-    assert "cachescope_guard_head_sequence 1" in text
+    assert 'cachescope_guard_head_sequence{ledger="pool"} 1' in text
+    assert 'cachescope_guard_head_sequence{ledger="authorization"} 1' in text
+    assert "cachescope_guard_acknowledged_sequence{" not in text
     assert 'cachescope_guard_in_flight{state="open"} 0' in text
+    assert 'cachescope_guard_in_flight{state="draining"} 0' in text
     assert 'cachescope_guard_rounds_total{outcome="failed"} 2' in text
     assert "cachescope_guard_right_seconds 1.0" in text
     assert "cachescope_guard_right_generation 1" in text
+
+
+async def test_metrics_count_what_was_closed_confirmed_and_acknowledged() -> None:
+    world = World()
+    flight = Flight(world.permit(), head_at(), generation=1, now=world.clock())
+    world.process.in_flight.enter(flight)
+    world.source.heads = head_at(tenant=2, sequence=2)
+    world.process.apply()
+    text = exposition(world.process, world.running.requests)
+    assert 'cachescope_guard_closed_total{reason="permit_behind"} 1' in text
+    assert 'cachescope_guard_in_flight{state="closing"} 1' in text
+    world.process.leave(flight)
+    await world.process.closed()
+    text = exposition(world.process, world.running.requests)
+    assert 'cachescope_guard_in_flight{state="closing"} 0' in text
+    assert 'cachescope_guard_confirmations_total{outcome="confirmed"} 1' in text
+    assert float(text.split("\ncachescope_guard_confirmation_seconds_total ")[1].split()[0]) > 0
+    assert 'cachescope_guard_acknowledged_sequence{ledger="authorization"} 2' in text
+
+
+async def test_what_is_closed_is_acknowledged_beside_the_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    closes = world.process.keep_closing
+    failures = [ZeroDivisionError("injected")]
+
+    async def keep_closing() -> None:
+        if failures:
+            raise failures.pop()
+        await closes()
+
+    monkeypatch.setattr(world.process, "keep_closing", keep_closing)
+    guard = Guard(world.engine, Running(world.process, Sleeps()))
+    await guard(world.scope(), Server([b""]).receive, Server([]).send)
+    world.process.apply()
+    await until(lambda: world.process.acknowledged is world.source.heads)
+    await guard(LIFESPAN, Server([]).receive, Server([]).send)
+
+
+async def test_the_engine_is_found_by_the_events_that_reach_it() -> None:
+    world = World()
+    confirmation = EngineConfirmation(lambda: 0)
+    world.process.closing = Closing(world.process.in_flight, confirmation)
+    client = SimpleNamespace(is_sleeping=Calls())
+    guard = Guard(world.engine, Running(world.process, Sleeps()))
+    scope = {**LIFESPAN, "app": SimpleNamespace(state=SimpleNamespace(engine_client=client))}
+    await guard(scope, Server([]).receive, Server([]).send)
+    await confirmation.confirmed([])
+    assert client.is_sleeping.calls == 1
+
+
+class Calls:
+    """A call that is counted."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    async def __call__(self) -> bool:
+        self.calls += 1
+        return False
 
 
 @pytest.fixture

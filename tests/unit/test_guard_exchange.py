@@ -9,34 +9,61 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from cachescope.core.admission import Refusal
-from cachescope.core.epochs import Floors
-from cachescope.core.heads import Head
-from cachescope.core.types import Epoch, TargetName
+from cachescope.core.admission import Refusal, Request
+from cachescope.core.digests import sha256
+from cachescope.core.ledgers import Floor
+from cachescope.core.types import Epoch, Reuse, TargetName
 from cachescope.guard.exchange import ResponseClosed
 from cachescope.guard.in_flight import Flight
 from cachescope.guard.wire import App, Receive, Scope, Send
-from tests.unit.guard_fakes import POOL, TENANT, Server, World, head_at
+from tests.unit.guard_fakes import BODY, PATH, TENANT, Server, World, bypassing, denying, head_at, with_authorization
+
+FRESH_MS = 120_000
+IDLE = {"open": 0, "draining": 0, "closing": 0}
 
 
 def _raise_tenant(world: World) -> None:
-    world.source.head = head_at(tenant=2, sequence=2)
+    world.source.heads = head_at(tenant=2, sequence=2)
 
 
 def _raise_pool(world: World) -> None:
-    world.source.head = head_at(pool=2, sequence=2)
+    world.source.heads = head_at(pool=2, sequence=2)
 
 
 def _restore(world: World) -> None:
-    world.source.head = head_at(lineage="restored")
+    world.source.heads = head_at(lineage="restored", generation=2)
+
+
+def _say_restored(world: World) -> None:
+    world.source.heads = with_authorization(sequence=2, restored=1)
+
+
+def _deny(world: World) -> None:
+    world.source.heads = denying(2)
+
+
+def _forget_changes(world: World) -> None:
+    world.source.heads = with_authorization(sequence=9, reach=8)
+
+
+def _bypass(world: World) -> None:
+    world.source.heads = bypassing()
 
 
 def _lose_right(world: World) -> None:
-    world.source.head = None
+    world.source.left_ms = 0
 
 
 def _regain_right(world: World) -> None:
     world.source.generation += 1
+
+
+def _restart(world: World) -> None:
+    world.process.restart()
+
+
+def _release(world: World) -> None:
+    world.process.release()
 
 
 def _break_check(world: World) -> None:
@@ -46,19 +73,27 @@ def _break_check(world: World) -> None:
 CHANGES = [
     (_raise_tenant, Refusal.BEHIND),
     (_raise_pool, Refusal.BEHIND),
-    (_restore, Refusal.BEHIND),
-    (_lose_right, Refusal.NO_RIGHT),
-    (_regain_right, Refusal.NO_RIGHT),
+    (_restore, Refusal.OTHER_LINEAGE),
+    (_say_restored, Refusal.UNCONFIRMED),
+    (_deny, Refusal.REVOKED),
+    (_forget_changes, Refusal.BEHIND),
+    (_bypass, Refusal.BYPASSED),
+    (_lose_right, Refusal.LEASE_LOST),
+    (_regain_right, Refusal.LEASE_LOST),
+    (_restart, Refusal.LEASE_LOST),
+    (_release, Refusal.NO_RIGHT),
     (_break_check, Refusal.NO_RIGHT),
 ]
 
 
 @asynccontextmanager
-async def _streaming(world: World) -> AsyncIterator[tuple[Server, asyncio.Task[None], asyncio.Queue[bytes | None]]]:
+async def _streaming(
+    world: World, reuse: Reuse = Reuse.SALTED
+) -> AsyncIterator[tuple[Server, asyncio.Task[None], asyncio.Queue[bytes | None]]]:
     chunks: asyncio.Queue[bytes | None] = asyncio.Queue()
     world.engine.chunks = chunks
     server = Server([b'{"model":"tiny","prompt":"hello"}'])
-    task = asyncio.ensure_future(world.app(world.scope(world.permit()), server.receive, server.send))
+    task = asyncio.ensure_future(world.app(world.scope(world.permit(reuse=reuse)), server.receive, server.send))
     chunks.put_nowait(b"one")
     await server.until_messages(2)
     yield server, task, chunks
@@ -69,13 +104,13 @@ async def _streaming(world: World) -> AsyncIterator[tuple[Server, asyncio.Task[N
 async def test_a_stream_passes_while_nothing_changes() -> None:
     world = World()
     async with _streaming(world) as (server, task, chunks):
-        assert world.process.in_flight.counts() == {"open": 1, "closing": 0}
-        world.source.head = head_at(sequence=9)
+        assert world.process.in_flight.counts() == {"open": 1, "draining": 0, "closing": 0}
+        world.source.heads = head_at(sequence=9)
         chunks.put_nowait(b"two")
         chunks.put_nowait(None)
         await asyncio.wait_for(task, 5)
     assert (server.body, server.complete) == (b"onetwo", True)
-    assert world.process.in_flight.counts() == {"open": 0, "closing": 0}
+    assert world.process.in_flight.counts() == IDLE
 
 
 @pytest.mark.parametrize(("change", "reason"), CHANGES)
@@ -86,7 +121,7 @@ async def test_the_next_message_after_a_change_is_not_handed_over(change: Callab
         chunks.put_nowait(b"two")
         await asyncio.wait_for(task, 5)
         assert (server.body, server.complete) == (b"one", False)
-        assert world.process.in_flight.cuts == {reason.code: 1}
+        assert world.process.in_flight.closed == {reason.code: 1}
 
 
 async def test_an_applied_head_closes_without_waiting_for_a_message() -> None:
@@ -95,12 +130,12 @@ async def test_an_applied_head_closes_without_waiting_for_a_message() -> None:
         _raise_tenant(world)
         world.process.apply()
         await asyncio.wait_for(world.engine.disconnected.wait(), 5)
-        assert world.process.in_flight.counts() == {"open": 0, "closing": 1}
+        assert world.process.in_flight.counts() == {"open": 0, "draining": 0, "closing": 1}
         chunks.put_nowait(b"two")
     assert (server.body, server.complete) == (b"one", False)
 
 
-@pytest.mark.parametrize("change", [_lose_right, _regain_right])
+@pytest.mark.parametrize("change", [_lose_right, _regain_right, _restart, _release])
 async def test_the_loss_of_a_right_closes_everything_of_its_generation(change: Callable[[World], None]) -> None:
     world = World()
     async with _streaming(world):
@@ -112,7 +147,9 @@ async def test_the_loss_of_a_right_closes_everything_of_its_generation(change: C
 async def test_a_head_that_does_not_concern_a_request_leaves_it_open() -> None:
     world = World()
     async with _streaming(world) as (server, task, chunks):
-        world.source.head = Head("lineage", 2, Floors({POOL: Epoch(1), TENANT: Epoch(1), TargetName("c" * 64): Epoch(7)}))
+        world.source.heads = with_authorization(
+            sequence=2, floors={TENANT: Floor(Epoch(1)), TargetName("c" * 64): Floor(Epoch(7), Epoch(7), denied=Epoch(7))}
+        )
         world.process.apply()
         chunks.put_nowait(b"two")
         chunks.put_nowait(None)
@@ -125,7 +162,7 @@ async def test_a_client_that_goes_away_is_a_disconnect_for_the_engine() -> None:
     async with _streaming(world) as (server, _, _chunks):
         server.gone.set()
         await asyncio.wait_for(world.engine.disconnected.wait(), 5)
-    assert world.process.in_flight.cuts == {}
+    assert world.process.in_flight.closed == {}
 
 
 @pytest.mark.parametrize(("change", "reason"), CHANGES)
@@ -185,19 +222,75 @@ async def test_an_engines_own_failure_is_the_servers_to_answer() -> None:
 
     with pytest.raises(ValueError, match="broken"):
         await _served_by(world, broken)
-    assert world.process.in_flight.counts() == {"open": 0, "closing": 0}
+    assert world.process.in_flight.counts() == IDLE
+
+
+async def test_a_stream_outlives_the_list_of_changes_that_it_was_judged_by() -> None:
+    world = World()
+    async with _streaming(world) as (server, task, chunks):
+        for sequence, reach in ((5, 1), (12, 5), (19, 12)):
+            world.source.heads = with_authorization(sequence=sequence, reach=reach)
+            world.process.apply()
+        chunks.put_nowait(b"two")
+        chunks.put_nowait(None)
+        await asyncio.wait_for(task, 5)
+    assert (server.body, server.complete) == (b"onetwo", True)
+
+
+async def test_a_fresh_stream_goes_on_without_a_right_until_its_time_is_over() -> None:
+    world = World()
+    async with _streaming(world, Reuse.FRESH) as (server, task, chunks):
+        world.clock.now += FRESH_MS - 1
+        _lose_right(world)
+        world.process.apply()
+        chunks.put_nowait(b"two")
+        await server.until_messages(3)
+        world.clock.now += 1
+        chunks.put_nowait(b"three")
+        await asyncio.wait_for(task, 5)
+    assert (server.body, server.complete) == (b"onetwo", False)
+    assert world.process.in_flight.closed == {Refusal.FRESH_OVER.code: 1}
+
+
+async def test_a_fresh_stream_has_no_time_limit_under_a_right() -> None:
+    world = World()
+    async with _streaming(world, Reuse.FRESH) as (server, task, chunks):
+        world.clock.now += 10 * FRESH_MS
+        chunks.put_nowait(b"two")
+        chunks.put_nowait(None)
+        await asyncio.wait_for(task, 5)
+    assert (server.body, server.complete) == (b"onetwo", True)
+
+
+@pytest.mark.parametrize("reuse", [Reuse.SALTED, Reuse.FRESH])
+async def test_a_gap_between_two_rights_that_nobody_noticed_closes(reuse: Reuse) -> None:
+    world = World()
+    async with _streaming(world, reuse) as (server, task, chunks):
+        _lose_right(world)  # nothing was sent and nothing applied in between
+        world.source.left_ms, world.source.generation = 1000, 2
+        chunks.put_nowait(b"two")
+        await asyncio.wait_for(task, 5)
+    assert (server.body, server.complete) == (b"one", False)
+
+
+async def test_with_deny_the_end_of_a_right_ends_what_is_fresh_too() -> None:
+    world = World(fresh_ms=0)
+    async with _streaming(world, Reuse.FRESH) as (server, task, chunks):
+        _lose_right(world)
+        chunks.put_nowait(b"two")
+        await asyncio.wait_for(task, 5)
+    assert (server.body, world.process.in_flight.closed) == (b"one", {Refusal.NO_RIGHT.code: 1})
 
 
 async def test_the_check_of_a_message_takes_microseconds() -> None:
     world = World()
-    await world.ask(world.permit())
-    head = head_at()
-    world.source.head = head
-    flight = Flight(world.permit().epochs, 1, head)
+    flight = world.process.admit(world.permit(), Request("POST", PATH, sha256(BODY)))
+    assert isinstance(flight, Flight)
     started = time.process_time()
     for _ in range(10_000):
         world.process.verdict(flight)
-    assert (time.process_time() - started) / 10_000 < 25e-6  # five times the figure to reach, for a busy machine
+    seconds = (time.process_time() - started) / 10_000
+    assert seconds < 25e-6  # five times the figure to reach, for a busy machine
 
 
 async def _served_by(world: World, app: App) -> Server:

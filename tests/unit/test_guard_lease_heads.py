@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -13,120 +10,61 @@ import pytest
 from cachescope.api.ledgers import FenceLeaseSpec
 from cachescope.core.admission import Refusal
 from cachescope.core.errors import ClusterError
-from cachescope.core.heads import Head, write_head
-from cachescope.core.keys import KeyRing
-from cachescope.core.leases import GUARD, LeaseStatement, Seen, read_lease
-from cachescope.core.types import Epoch, Reuse
-from cachescope.guard.lease_heads import LeaseHeads
-from cachescope.guard.lease_holder import LeaseHolder
-from cachescope.leases.rounds import DONE, FAILED
-from tests.unit.guard_fakes import BODY, ENGINE, KEY, LEASE_MS, POOL, TENANT, Server, World, head_at, vector
-from tests.unit.lease_fakes import HOP_MS, Clock, FakeStore, Fault
-
-CHALLENGE = [(b"x-cachescope-challenge", b"n" * 22)]
-
-
-class LeasedGuard(World):
-    """A guard process with a lease in a store, and a ledger that a test writes."""
-
-    def __init__(self, *, slow: bool = False) -> None:
-        super().__init__()
-        self.store = FakeStore(self.clock if slow else Clock())
-        self.ledger: Any = write_head(head_at())
-        self.ledger_reads = 0
-        self.read_ms = HOP_MS
-        self.heads = LeaseHeads(self._read, self.clock)
-        self.process.source = self.heads
-        self.holder = LeaseHolder(self.process, self.heads, store=self.store)
-        self.process.keeper = self.holder
-
-    async def round(self, *faults: Fault, later: int = 20_000) -> None:
-        self.clock.now += later
-        self.store.faults = list(faults)
-        await self.holder.rounds.round()
-
-    def write(self, tenant: int = 1, sequence: int = 1, **changes: Any) -> None:
-        self.ledger = write_head(head_at(tenant=tenant, sequence=sequence, **changes))
-
-    def tenant(self) -> int | None:
-        head = self.heads.current(self.clock())
-        return head.floors.floor(TENANT) if head else None
-
-    def published(self) -> LeaseStatement:
-        name = self.holder.lease_name()
-        return read_lease(KeyRing.of(KEY), self.store.specs[name]["statement"], name=name)
-
-    @property
-    def left(self) -> int:
-        return self.heads.right_left_ms(self.clock())
-
-    async def _read(self) -> Any:
-        self.ledger_reads += 1
-        await asyncio.sleep(0)  # others may ask before any time has passed
-        await self.store.hop(self.read_ms)
-        if isinstance(self.ledger, Exception):
-            raise self.ledger
-        return self.ledger
-
-
-@asynccontextmanager
-async def _streaming(guard: LeasedGuard, **changes: Any) -> AsyncIterator[Server]:
-    """A request whose answer has begun; it ends after the test's steps."""
-    guard.engine.chunks = asyncio.Queue()
-    server = Server([BODY])
-    answering = asyncio.ensure_future(guard.app(guard.scope(guard.permit(**changes)), server.receive, server.send))
-    await server.until_messages(1)
-    yield server
-    for chunk in (b"one", None):
-        guard.engine.chunks.put_nowait(chunk)
-    await asyncio.wait_for(answering, 5)
+from cachescope.core.leases import GUARD
+from cachescope.core.ledgers import AUTHORIZATION_HEAD
+from cachescope.core.types import Reuse
+from cachescope.leases.rounds import ACKNOWLEDGED, DONE, FAILED
+from tests.unit.guard_fakes import ENGINE, LEASE_MS, POOL, TENANT, seen, vector
+from tests.unit.lease_fakes import HOP_MS, Fault
+from tests.unit.leased_guards import AUTHORIZATION, NAMES, LeasedGuard, running, streaming
 
 
 async def test_there_is_no_right_before_the_first_round() -> None:
     guard = LeasedGuard()
-    assert (guard.tenant(), guard.heads.generation, guard.left) == (None, 0, 0)
-    assert (await guard.ask(guard.permit())).code == Refusal.NO_RIGHT.code
+    assert (guard.epochs, guard.heads.generation, guard.left) == (None, 0, 0)
+    assert (await guard.ask(guard.permit(reuse=Reuse.FRESH))).code == Refusal.NO_RIGHT.code
     await guard.round()
-    assert (guard.tenant(), guard.heads.generation, guard.left) == (1, 1, LEASE_MS)
+    assert (guard.epochs, guard.heads.generation, guard.left) == ((1, 1), 1, LEASE_MS)
     assert (await guard.ask(guard.permit())).status == 200
+
+
+async def test_heads_that_were_read_without_a_right_serve_nobody() -> None:
+    guard = LeasedGuard()
+    await guard.heads.refresh()
+    guard.heads.apply(await guard.heads.read())
+    assert guard.heads.applied is not None
+    assert guard.heads.heads is None
 
 
 async def test_a_right_ends_exactly_one_lease_after_its_write_was_sent() -> None:
     guard = LeasedGuard(slow=True)
     await guard.round()
-    assert guard.left == LEASE_MS - 3 * HOP_MS  # two hops of the write and one of the read
+    assert guard.left == LEASE_MS - 4 * HOP_MS  # two hops of the write and one of each read
     guard.clock.now += guard.left - 1
-    assert (guard.tenant(), guard.left) == (1, 1)
+    assert guard.left == 1
     guard.clock.now += 1
-    assert (guard.tenant(), guard.left) == (None, 0)
+    assert (guard.epochs, guard.left) == ((1, 1), 0)
 
 
-async def test_a_lease_says_what_the_guard_is_and_applied() -> None:
-    guard = LeasedGuard()
+async def test_a_lease_says_what_the_guard_is_and_what_it_closed() -> None:
+    guard = LeasedGuard(fresh_ms=7000)
     guard.process.engine = None
     await guard.round()
     first = guard.published()
-    assert (first.heads, first.engine) == ({}, None)
+    assert (first.acknowledged, first.witnesses, first.engine, first.released) == ({}, {}, None, False)
     guard.process.engine = ENGINE
-    guard.write(sequence=5)
-    await guard.round()
     await guard.round()
     statement = guard.published()
-    assert statement.heads == {"pool-uid": Seen("lineage", 1, 5)}
+    book = guard.book
+    assert statement.acknowledged == {"pool-uid": book.pool.mark, AUTHORIZATION: book.authorization.mark}
+    assert [ledger.mark for ledger in guard.witnessed()] == [book.pool.mark, book.authorization.mark]
+    assert "history" not in statement.witnesses["pool-uid"]
     assert (statement.holder, statement.pod_uid, statement.boot_id) == (GUARD, "pod-uid", guard.process.boot_id)
     assert (statement.engine, statement.tick, statement.lease_ms) == (ENGINE, guard.process.tick(), LEASE_MS)
-    spec = FenceLeaseSpec.model_validate(guard.store.specs[guard.holder.lease_name()])
+    assert (statement.fresh_ms, statement.pool_uid) == (7000, "pool-uid")
+    spec = FenceLeaseSpec.model_validate(guard.lease)
     assert (spec.holder, spec.pod, spec.pool, spec.tick) == (GUARD, "tiny-0", "tiny", statement.tick)
-    assert (spec.lease_seconds, spec.sequence, spec.version) == (60, 5, statement.version)
-
-
-async def test_a_challenge_stays_unanswered_without_right_or_digests() -> None:
-    guard = LeasedGuard()
-    for engine, rounds, answered in [(ENGINE, False, False), (None, True, False), (ENGINE, True, True)]:
-        guard.process.engine = engine
-        if rounds:
-            await guard.round()
-        assert ("x-cachescope-statement" in (await guard.ask(headers=CHALLENGE)).headers) == answered
+    assert (spec.lease_seconds, spec.sequence, spec.version) == (60, 2, statement.version)
 
 
 async def test_a_guard_without_keys_writes_no_lease() -> None:
@@ -139,121 +77,145 @@ async def test_a_guard_without_keys_writes_no_lease() -> None:
     assert (len(guard.store.commits), guard.left) == (1, LEASE_MS)
 
 
-async def test_floors_and_sequence_never_fall(caplog: pytest.LogCaptureFixture) -> None:
-    guard = LeasedGuard()
-    guard.write(tenant=5, sequence=7)
-    await guard.round()
-    guard.write(tenant=4, sequence=6)
-    for _ in range(3):
-        await guard.round()
-    assert guard.heads.applied is not None
-    assert (guard.heads.applied.floors.floor(TENANT), guard.heads.applied.sequence) == (Epoch(5), 7)
-    said = [record.__dict__["problem"] for record in caplog.records if record.levelno == logging.WARNING]
-    assert len(said) == 1
-    assert "the floor is 5 and 4 was asked" in said[0]
-
-
-async def test_a_target_that_vanishes_keeps_its_floor() -> None:
-    guard = LeasedGuard()
-    guard.write(tenant=5)
-    await guard.round()
-    guard.ledger["floors"] = {POOL: 1}
-    await guard.round()
-    assert guard.tenant() == 5
-
-
-async def test_an_unchanged_head_stays_the_same_object() -> None:
+async def test_what_is_read_raises_epochs_and_an_unchanged_head_stays_the_same_object() -> None:
     guard = LeasedGuard()
     await guard.round()
     before = guard.heads.applied
     await guard.round()
     assert guard.heads.applied is before
-    guard.write(sequence=2)
+    guard.book.revoke(TENANT, 2)
     await guard.round()
-    assert guard.heads.applied is not before
+    assert guard.epochs == (1, 2)
+    assert before is not None
+    assert guard.heads.applied is not None
+    assert guard.heads.applied.pool is before.pool
 
 
-GOOD = write_head(head_at())
+@pytest.mark.parametrize("kind", ["older", "other history"])
+async def test_a_ledger_that_went_back_ends_the_right_until_what_follows_is_read(kind: str) -> None:
+    guard = LeasedGuard()
+    backup = guard.book.snapshot()
+    guard.book.roll(POOL, 2)
+    await guard.round()
+    known = guard.book
+    guard.book = backup if kind == "older" else known.forked()
+    await guard.round(later=1000)
+    assert (guard.left, guard.epochs, guard.holder.outcomes[FAILED]) == (0, (2, 1), 1)
+    commits = len(guard.store.commits)
+    await guard.round(later=1000)
+    assert (guard.left, len(guard.store.commits)) == (0, commits), "it lapses"
+    assert guard.witnessed()[0].mark == known.pool.mark, "its lease shows what stood before"
+    assert (await guard.ask(guard.permit(epochs=vector(2, 1)))).code == Refusal.LEASE_LOST.code
+    assert (await guard.ask(guard.permit(epochs=vector(2, 1), reuse=Reuse.FRESH))).status == 200
+    guard.book.rebirth("restored")
+    await guard.round(later=1000)
+    assert (guard.left, guard.heads.generation) == (LEASE_MS, 2)
+    assert guard.heads.applied is not None
+    assert guard.heads.applied.seen.lineages == ("restored", "restored")
+
+
+def _edited(guard: LeasedGuard, name: str, **changes: Any) -> dict[str, Any]:
+    return {**guard.book.spec(name), **changes}
+
+
 BROKEN: dict[str, Any] = {
-    "another lineage": {**GOOD, "lineage": {"generation": 1, "id": "other"}},
-    "an older lineage": {**GOOD, "lineage": {"generation": 0, "id": "other"}},
-    "no object": [],
-    "nothing": None,
-    "a number as text": {**GOOD, "sequence": "9"},
-    "a floor below zero": {**GOOD, "floors": {TENANT: -1}},
-    "unreadable": ClusterError("the API server did not answer; wait"),
+    "no object": lambda _: ["x"],
+    "a number as text": lambda guard: _edited(guard, "tiny", sequence="9"),
+    "a floor below zero": lambda guard: _edited(guard, "tiny", floors={TENANT: -1}),
+    "another digest than its content": lambda guard: _edited(guard, "tiny", base=7),
+    "another role": lambda guard: guard.book.spec(AUTHORIZATION_HEAD),
+    "unreadable": lambda _: ClusterError("the API server did not answer; wait"),
 }
 
 
 @pytest.mark.parametrize("fault", BROKEN)
-async def test_what_cannot_be_applied_extends_no_right(fault: str) -> None:
+async def test_what_cannot_be_applied_extends_no_right_and_starts_no_round(fault: str) -> None:
     guard = LeasedGuard()
     await guard.round()
-    guard.ledger = BROKEN[fault]
+    guard.faults = {"tiny": BROKEN[fault](guard)}
     await guard.round(later=1000)
-    assert (guard.tenant(), guard.left, guard.holder.outcomes[FAILED]) == (1, LEASE_MS - 1000, 1)
+    assert (guard.epochs, guard.left, guard.holder.outcomes[FAILED]) == ((1, 1), LEASE_MS - 1000, 1)
     commits = len(guard.store.commits)
     await guard.round(later=1000)
     assert len(guard.store.commits) == commits
-    guard.write(sequence=2)
+    guard.faults = {}
+    guard.book.roll(POOL, 2)
     await guard.round(later=1000)
-    assert (guard.left, len(guard.store.commits)) == (LEASE_MS, commits + 1)
+    assert (guard.epochs, guard.left, len(guard.store.commits)) == ((2, 1), LEASE_MS, commits + 1)
 
 
-async def test_a_read_between_rounds_raises_floors_and_extends_nothing() -> None:
+@pytest.mark.parametrize("name", NAMES)
+async def test_both_ledgers_have_to_be_read(name: str) -> None:
+    guard = LeasedGuard()
+    guard.faults = {name: ClusterError("down; wait")}
+    await guard.round()
+    assert (guard.left, guard.holder.outcomes[FAILED]) == (0, 1)
+    guard.faults = {}
+    await guard.round()
+    assert guard.left == LEASE_MS
+
+
+async def test_a_read_between_rounds_raises_epochs_and_extends_nothing() -> None:
     guard = LeasedGuard()
     await guard.heads.refresh()
-    assert (guard.ledger_reads, guard.heads.applied) == (0, None)
+    assert (guard.reads, guard.heads.applied) == (0, None)
     await guard.round()
-    guard.write(tenant=2, sequence=2)
+    guard.book.revoke(TENANT, 2)
     guard.clock.now += 1000
-    permit = guard.permit(epochs=vector(1, 2), sequence=2)
-    assert (await guard.ask(permit)).status == 200
-    assert (guard.tenant(), guard.left, guard.heads.generation) == (2, LEASE_MS - 1000, 1)
-    guard.clock.now += LEASE_MS
-    guard.write(tenant=3, sequence=3)
-    await guard.process.refresh()
-    assert guard.tenant() is None
+    assert (await guard.ask(guard.permit(epochs=vector(1, 2)))).status == 200
+    assert (guard.epochs, guard.left, guard.heads.generation) == ((1, 2), LEASE_MS - 1000, 1)
 
 
-async def test_a_read_between_rounds_takes_no_new_lineage() -> None:
+async def test_a_read_between_rounds_takes_no_new_lineage_and_asks_for_a_round() -> None:
     guard = LeasedGuard()
     await guard.round()
-    guard.write(lineage="restored", generation=2)
+    before = guard.heads.applied
+    guard.book.rebirth("restored")
+    assert not guard.holder.rounds._pace._whole
     await guard.process.refresh()
-    assert guard.heads.applied == head_at()
+    assert guard.heads.applied is before
+    assert guard.holder.rounds._pace._whole
     await guard.round()
-    assert guard.heads.applied == head_at(lineage="restored", generation=2)
+    assert guard.heads.applied is not None
+    assert guard.heads.applied.seen.lineages == ("restored", "restored")
+    assert not guard.holder.rounds._pace._whole
 
 
-async def test_a_read_between_rounds_that_fails_changes_nothing() -> None:
+async def test_a_read_between_rounds_that_fails_or_went_back_changes_nothing() -> None:
     guard = LeasedGuard()
+    backup = guard.book.snapshot()
+    guard.book.roll(POOL, 2)
     await guard.round()
-    guard.ledger = ClusterError("down; wait")
+    before = guard.heads.applied
+    guard.faults = {"tiny": ClusterError("down; wait")}
     await guard.process.refresh()
-    assert (guard.tenant(), guard.left) == (1, LEASE_MS)
+    guard.faults, guard.book = {}, backup
+    guard.clock.now += 1000
+    await guard.process.refresh()
+    assert guard.heads.applied is before
+    assert guard.left == LEASE_MS - 1000
 
 
 async def test_reads_between_rounds_are_at_most_ten_a_second() -> None:
     guard = LeasedGuard()
     await guard.round()
-    reads = guard.ledger_reads
+    reads = guard.reads
     for later, made in [(0, 1), (99, 1), (1, 2), (0, 2)]:
         guard.clock.now += later
         await guard.heads.refresh()
-        assert guard.ledger_reads - reads == made
+        assert guard.reads - reads == 2 * made
 
 
 async def test_whoever_waits_for_a_slow_read_shares_the_next() -> None:
     guard = LeasedGuard()
     await guard.round()
-    reads = guard.ledger_reads
+    reads = guard.reads
     guard.store.clock, guard.read_ms = guard.clock, 500
     first = asyncio.ensure_future(guard.heads.refresh())
     await asyncio.sleep(0)
     guard.clock.now += 1000
     await asyncio.gather(first, *(guard.heads.refresh() for _ in range(20)))
-    assert guard.ledger_reads - reads == 2
+    assert guard.reads - reads == 2 * 2
 
 
 @pytest.mark.parametrize(("pause", "tenant", "cut"), [(LEASE_MS, 1, True), (LEASE_MS - 2000, 2, True), (LEASE_MS - 2000, 1, False)])
@@ -261,11 +223,15 @@ async def test_whoever_waits_for_a_slow_read_shares_the_next() -> None:
 async def test_a_lapse_or_a_raised_epoch_closes_what_is_in_flight(pause: int, tenant: int, cut: bool, reuse: Reuse) -> None:
     guard = LeasedGuard()
     await guard.round()
-    async with _streaming(guard, reuse=reuse) as server:
-        guard.write(tenant=tenant, sequence=tenant)
-        await guard.round(later=pause)
+    async with streaming(guard, reuse=reuse) as server:
+        if tenant > 1:
+            guard.book.revoke(TENANT, tenant)
+        round_ = asyncio.ensure_future(guard.round(later=pause))
         if cut:  # the engine learns of it at once, not with its next message
             await asyncio.wait_for(guard.engine.disconnected.wait(), 5)
+        else:
+            await round_
+    await asyncio.wait_for(round_, 5)
     assert (server.complete, server.body) == ((False, b"") if cut else (True, b"one"))
     assert guard.heads.generation == (2 if pause == LEASE_MS else 1)
 
@@ -273,15 +239,15 @@ async def test_a_lapse_or_a_raised_epoch_closes_what_is_in_flight(pause: int, te
 async def test_a_later_lineage_closes_the_requests_of_the_one_before_and_serves_its_own() -> None:
     guard = LeasedGuard()
     await guard.round()
-    async with _streaming(guard) as server:
-        guard.write(lineage="restored", generation=2)
-        await guard.round()
+    async with streaming(guard) as server:
+        guard.book.rebirth("restored")
+        round_ = asyncio.ensure_future(guard.round())
         await asyncio.wait_for(guard.engine.disconnected.wait(), 5)
-        assert guard.process.in_flight.cuts == {Refusal.BEHIND.code: 1}
+    await asyncio.wait_for(round_, 5)
     assert (server.complete, server.body, guard.heads.generation) == (False, b"", 1)
     guard.engine.chunks = None
     assert (await guard.ask(guard.permit())).code == Refusal.OTHER_LINEAGE.code
-    assert (await guard.ask(guard.permit(lineage="restored"))).status == 200
+    assert (await guard.ask(guard.permit(seen=seen(1, "restored")))).status == 200
 
 
 @pytest.mark.parametrize("fault", [Fault.DELETED, Fault.MARKED])
@@ -289,72 +255,60 @@ async def test_a_deleted_lease_closes_everything_and_makes_a_new_boot_id(fault: 
     guard = LeasedGuard()
     await guard.round()
     before, old = guard.process.boot_id, guard.permit()
-    async with _streaming(guard, reuse=Reuse.FRESH) as server:
+    async with streaming(guard, reuse=Reuse.FRESH) as server:
         await guard.round(fault)
         await asyncio.wait_for(guard.engine.disconnected.wait(), 5)
     assert (server.complete, server.body) == (False, b"")
     assert guard.process.boot_id != before
-    assert (guard.left, (await guard.ask(guard.permit())).code) == (0, Refusal.NO_RIGHT.code)
-    assert "x-cachescope-statement" not in (await guard.ask(headers=CHALLENGE)).headers
-    await guard.round()
     guard.engine.chunks = None
+    assert (guard.left, (await guard.ask(guard.permit(reuse=Reuse.FRESH))).code) == (0, Refusal.NO_RIGHT.code)
+    await guard.round()
     assert (await guard.ask(old)).code == Refusal.OTHER_BOOT.code
     assert (await guard.ask(guard.permit())).status == 200
-    assert (guard.published().boot_id, guard.heads.generation) == (guard.process.boot_id, 2)
+    statement = guard.published()
+    assert (statement.boot_id, guard.heads.generation) == (guard.process.boot_id, 2)
+    assert statement.acknowledged["pool-uid"] == guard.book.pool.mark, "what was closed before is closed"
+
+
+@pytest.mark.parametrize(("fresh_ms", "status"), [(1000, 200), (0, 503)])
+async def test_without_a_right_only_fresh_is_served_or_nothing(fresh_ms: int, status: int) -> None:
+    guard = LeasedGuard(fresh_ms=fresh_ms)
+    await guard.round()
+    guard.clock.now += LEASE_MS
+    assert (await guard.ask(guard.permit(reuse=Reuse.FRESH))).status == status
+    assert (await guard.ask(guard.permit(reuse=Reuse.SALTED))).status == (409 if fresh_ms else 503)
 
 
 async def test_a_right_that_ends_in_the_very_step_of_the_next_is_closed_too(monkeypatch: pytest.MonkeyPatch) -> None:
     guard = LeasedGuard()
     await guard.round()
-    apply = guard.process.apply
+    closed = guard.process.closed
 
-    def frozen() -> None:
-        apply()
+    async def frozen() -> None:
+        await closed()
         assert guard.left == 1
         guard.clock.now += 1
 
-    monkeypatch.setattr(guard.process, "apply", frozen)
-    async with _streaming(guard):
+    monkeypatch.setattr(guard.process, "closed", frozen)
+    async with streaming(guard):
         await guard.round(later=LEASE_MS - 1)
         await asyncio.wait_for(guard.engine.disconnected.wait(), 5)
-    assert (guard.heads.generation, guard.process.in_flight.cuts) == (2, {Refusal.NO_RIGHT.code: 1})
-
-
-async def test_a_right_that_ended_is_noticed_without_a_round() -> None:
-    guard = LeasedGuard()
-    await guard.round()
-    async with _streaming(guard):
-        guard.clock.now += LEASE_MS
-        guard.process.apply()
-        await asyncio.wait_for(guard.engine.disconnected.wait(), 5)
-    assert guard.process.in_flight.cuts == {Refusal.NO_RIGHT.code: 1}
+    assert (guard.heads.generation, guard.process.in_flight.closed) == (2, {Refusal.LEASE_LOST.code: 1})
 
 
 async def test_lost_answers_keep_the_right_and_the_requests() -> None:
     guard = LeasedGuard()
     await guard.round()
-    async with _streaming(guard) as server:
+    async with streaming(guard) as server:
         for fault in (Fault.LOST_AFTER, Fault.LOST_BEFORE, Fault.LATE, Fault.CONFLICT):
             await guard.round(fault)
     assert (server.complete, server.body, guard.heads.generation) == (True, b"one", 1)
-    assert guard.holder.outcomes == {DONE: 5, FAILED: 0, "lease_gone": 0}
+    assert guard.holder.outcomes == {DONE: 5, ACKNOWLEDGED: 0, FAILED: 0, "lease_gone": 0}
 
 
-async def test_the_keeper_reads_the_keys_first_and_closes_its_connections() -> None:
+async def test_a_keeper_that_ends_refuses_everything_says_so_and_closes_its_connections() -> None:
     guard = LeasedGuard()
-    running = asyncio.ensure_future(guard.holder.run())
-    async with asyncio.timeout(5):
-        while guard.left == 0:  # noqa: ASYNC110 - what it waits for has no event, and the wait has a deadline
-            await asyncio.sleep(0)
-    running.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await running
-    assert guard.store.closed == 1
-
-
-def test_a_head_survives_its_way_through_the_ledger() -> None:
-    head = head_at(tenant=3, sequence=9, generation=4)
-    assert isinstance(head, Head)
-    heads = LeaseHeads(lambda: asyncio.sleep(0), lambda: 0)
-    heads.apply(write_head(head))
-    assert heads.applied == head
+    async with running(guard):
+        assert (guard.published().released, (await guard.ask(guard.permit())).status) == (False, 200)
+    assert (guard.published().released, guard.left, guard.store.closed) == (True, 0, 1)
+    assert (await guard.ask(guard.permit(reuse=Reuse.FRESH))).code == Refusal.NO_RIGHT.code

@@ -28,13 +28,15 @@ COMPLETE = {
     "KUBERNETES_SERVICE_PORT": "443",
     "CACHESCOPE_MODEL_PATH": "/model",
 }
-NUMBERS = {
+VALUES = {
     "CACHESCOPE_LEASE_SECONDS": ["0", "3601", "x", "-1", "1.5"],
+    "CACHESCOPE_ON_LOSS": ["deny", "Allow"],
+    "CACHESCOPE_FRESH_SECONDS": ["0", "3601", "x"],
     "CACHESCOPE_METRICS_PORT": ["65536", "x"],
     "CACHESCOPE_MAX_BODY_BYTES": ["0", "1e6"],
     "CACHESCOPE_USED_PERMITS": ["0", "²"],
 }
-BAD = [({**COMPLETE, name: value}, name) for name, values in NUMBERS.items() for value in values]
+BAD = [({**COMPLETE, name: value}, name) for name, values in VALUES.items() for value in values]
 MISSING = [({key: value for key, value in COMPLETE.items() if key != name}, name) for name in COMPLETE]
 
 
@@ -42,7 +44,15 @@ def test_defaults_are_those_of_the_table() -> None:
     settings = read_settings(COMPLETE)
     assert (settings.lease_ms, settings.metrics_port, settings.max_body_bytes) == (60_000, 9400, 16_777_216)
     assert (settings.used_permits, settings.model_path) == (200_000, Path("/model"))
+    assert (settings.fresh_ms, settings.state_folder) == (120_000, None)
     assert settings.api_folder == Path("/var/run/secrets/kubernetes.io/serviceaccount")
+
+
+@pytest.mark.parametrize(("on_loss", "fresh_ms"), [("Fresh", 7000), ("Deny", 0), ("", 7000)])
+def test_without_a_right_nothing_is_served_for_longer_than_the_pool_allows(on_loss: str, fresh_ms: int) -> None:
+    changes = {"CACHESCOPE_ON_LOSS": on_loss, "CACHESCOPE_FRESH_SECONDS": "7", "CACHESCOPE_STATE_DIR": "/state"}
+    settings = read_settings({**COMPLETE, **changes})
+    assert (settings.fresh_ms, settings.state_folder) == (fresh_ms, Path("/state"))
 
 
 @pytest.mark.parametrize(("host", "url"), [("fd00::1", "https://[fd00::1]:443"), ("10.96.0.1", "https://10.96.0.1:443")])

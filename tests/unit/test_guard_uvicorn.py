@@ -44,7 +44,7 @@ async def test_a_cut_stream_ends_without_its_last_chunk(applied: bool) -> None:
         writer.write(_request(world))
         world.engine.chunks.put_nowait(b"one")
         await reader.readuntil(b"one\r\n")
-        world.source.head = head_at(tenant=2)
+        world.source.heads = head_at(tenant=2)
         if applied:
             world.process.apply()
         world.engine.chunks.put_nowait(b"two")

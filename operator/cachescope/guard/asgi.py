@@ -5,6 +5,8 @@ Rules:
 - the one path without a permit is `GET /health`; everything else is refused before any of its body is read;
 - the permit is checked before the body is read, and again, with the body's digest, in the step that admits the request;
 - no exception of the guard lets a request through;
+- the engine sees the id of the permit in `x-request-id`, by which its own queue can be searched (`confirmation`), and a server that
+  says through `receive` that a client went away: an engine that waits for the next `send` would compute on;
 - constructing it does nothing: servers construct middleware more than once, and all share the state of the process;
 - logs never hold a permit, a salt, a body or a tenant; of an unexpected error they say its type and place, since its message could.
 """
@@ -33,6 +35,10 @@ from cachescope.guard.wire import DISCONNECT, REQUEST, App, Message, Receive, Sc
 
 _LOG = logging.getLogger(__name__)
 _OWN_HEADERS = frozenset({PERMIT_HEADER.encode(), CHALLENGE_HEADER.encode(), STATEMENT_HEADER.encode()})
+_REQUEST_ID = "x-request-id"
+_LONGEST_REQUEST_ID = 64
+_ASGI = {"version": "3.0", "spec_version": "2.3"}
+"""From 2.4 on frameworks learn of a client that went away from `send` alone."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +88,7 @@ class Guard:
         """Handle one ASGI scope."""
         running = self._given or _running_of(shared_process())
         if running.background is not None:
-            running.background.ensure_started(self._app)
+            running.background.ensure_started(self._app, scope)
         if scope["type"] == "http":
             await self._http(running, Call(scope, receive, send))
         elif scope["type"] == "lifespan":
@@ -151,9 +157,9 @@ class Guard:
             abort=process.in_flight.abort,
         )
         try:
-            await exchange.run(self._app, _inner(call.scope))
+            await exchange.run(self._app, _named(_inner(call.scope), admitted.flight.permit.id))
         finally:
-            process.in_flight.leave(admitted.flight)
+            process.leave(admitted.flight)
 
 
 async def _permit(process: GuardProcess, scope: Scope) -> Permit | Refusal:
@@ -205,7 +211,16 @@ def _root_path_problem(scope: Scope) -> str:
 
 def _inner(scope: Scope) -> Scope:
     """What the engine sees of a request: everything but the guard's own headers."""
-    return {**scope, "headers": [(name, value) for name, value in scope["headers"] if name.lower() not in _OWN_HEADERS]}
+    headers = [(name, value) for name, value in scope["headers"] if name.lower() not in _OWN_HEADERS]
+    return {**scope, "headers": headers, "asgi": {**scope.get("asgi", {}), **_ASGI}}
+
+
+def _named(scope: Scope, permit_id: str) -> Scope:
+    """The request with the permit's id in its own; what the gateway called it comes first, so that logs can be joined."""
+    given = [value[:_LONGEST_REQUEST_ID] for value in header_values(scope, _REQUEST_ID)]
+    name = "-".join([*given[:1], permit_id]).encode("latin-1")
+    others = [(key, value) for key, value in scope["headers"] if key.lower() != _REQUEST_ID.encode()]
+    return {**scope, "headers": [*others, (_REQUEST_ID.encode(), name)]}
 
 
 def _no_body(receive: Receive) -> Receive:

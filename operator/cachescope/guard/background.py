@@ -1,4 +1,4 @@
-"""What a guard does beside requests: it keeps its right, reads its keys each second, digests the model, and serves its metrics."""
+"""What a guard does beside requests: it keeps its right, closes what is old, reads its keys, digests the model, serves metrics."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from cachescope.core.log_lines import fault_of
 from cachescope.guard.metrics import Requests, exposition
 from cachescope.guard.metrics_port import MetricsPort, engine_metrics
 from cachescope.guard.process import GuardProcess
-from cachescope.guard.wire import App
+from cachescope.guard.wire import App, Scope
 
 _LOG = logging.getLogger(__name__)
 POLL_SECONDS = 1.0
@@ -35,11 +35,13 @@ class Background:
         self._app: App | None = None
         self._port = MetricsPort(process.settings.metrics_port, self._metrics)
 
-    def ensure_started(self, app: App) -> None:
-        """Start once; the app that saw the latest event is the one whose metrics are served."""
+    def ensure_started(self, app: App, scope: Scope) -> None:
+        """Start once; the app that saw the latest event is the one whose metrics are served, and that confirms."""
         self._app = app
+        self._process.closing.confirmation.saw(app, scope)
         if not self._tasks:
-            self._tasks = [asyncio.ensure_future(work()) for work in (self._keep, self._poll, self._digest, self._serve_metrics)]
+            works = (self._keep, self._poll, self._close, self._digest, self._serve_metrics)
+            self._tasks = [asyncio.ensure_future(work()) for work in works]
 
     async def stop(self) -> None:
         """End all tasks; a later event starts them again."""
@@ -50,7 +52,7 @@ class Background:
         await self._port.close()
 
     async def poll_once(self) -> None:
-        """Close what lost its right, and read the keys; nothing that fails here ends the loop."""
+        """Close what right or time ended, and read the keys; nothing that fails here ends the loop."""
         try:
             self._process.apply()
             await self._process.keys.reload_if_due()
@@ -60,6 +62,14 @@ class Background:
     async def _keep(self) -> None:
         if self._process.keeper is not None:
             await self._process.keeper.run()
+
+    async def _close(self) -> None:
+        while True:
+            try:
+                await self._process.keep_closing()
+            except Exception as error:
+                _LOG.error("closing failed; nothing is acknowledged until it works", extra=fault_of(error))
+            await self._sleep(POLL_SECONDS)
 
     async def _poll(self) -> None:
         while True:

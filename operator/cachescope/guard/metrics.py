@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
+from cachescope.core.heads import Heads
 from cachescope.guard.process import GuardProcess
 
 ADMITTED = "admitted"
@@ -24,20 +25,29 @@ class Requests:
 def exposition(process: GuardProcess, requests: Requests) -> str:
     """All metrics of a guard as text."""
     now = process.clock()
-    head = process.source.current(now)
     rounds = process.keeper.outcomes if process.keeper else {}
+    closing = process.closing
     lines = [
         *_family("requests_total", "counter", "Requests by outcome.", {"outcome": requests.by_outcome}),
-        *_family("cut_total", "counter", "Admitted requests that were closed.", {"reason": process.in_flight.cuts}),
-        *_family("in_flight", "gauge", "Admitted requests that have not ended.", {"state": process.in_flight.counts()}),
+        *_family("closed_total", "counter", "Admitted requests that were closed.", {"reason": process.in_flight.closed}),
+        *_family("in_flight", "gauge", "Admitted requests that are not over.", {"state": process.in_flight.counts()}),
+        *_family("confirmations_total", "counter", "Questions to the engine by how they ended.", {"outcome": closing.outcomes}),
+        *_counter("confirmation_seconds_total", "Seconds that the engine took to confirm.", closing.seconds),
         *_gauge("used_permits", "Permits that are remembered as used.", len(process.used)),
-        *_gauge("right_seconds", "Seconds until the right to serve ends.", process.source.right_left_ms(now) / 1000),
+        *_gauge("right_seconds", "Seconds until the right to reuse ends.", process.source.right_left_ms(now) / 1000),
         *_gauge("right_generation", "Number of the unbroken chain of rights; it rises after each gap.", process.source.generation),
         *_family("rounds_total", "counter", "Lease rounds by how they ended.", {"outcome": rounds}),
-        *_gauge("head_sequence", "Sequence of the ledger head; -1 without a right.", head.sequence if head else -1),
+        *_family("head_sequence", "gauge", "Sequence of each applied ledger.", {"ledger": _sequences(process.source.heads)}),
+        *_family("acknowledged_sequence", "gauge", "Sequence acknowledged of each.", {"ledger": _sequences(process.acknowledged)}),
         *_gauge("digests_known", "Whether the engine's digests are known.", int(process.engine is not None)),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _sequences(heads: Heads | None) -> Mapping[str, int]:
+    if heads is None:
+        return {}
+    return {"pool": heads.pool.sequence, "authorization": heads.authorization.sequence}
 
 
 def _family(name: str, kind: str, text: str, values: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
@@ -45,6 +55,11 @@ def _family(name: str, kind: str, text: str, values: Mapping[str, Mapping[str, i
     for label, counts in values.items():
         for value, count in sorted(counts.items()):
             yield f'cachescope_guard_{name}{{{label}="{value}"}} {count}'
+
+
+def _counter(name: str, text: str, value: float) -> Iterator[str]:
+    yield from _header(name, "counter", text)
+    yield f"cachescope_guard_{name} {value}"
 
 
 def _gauge(name: str, text: str, value: float) -> Iterator[str]:

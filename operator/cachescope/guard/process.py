@@ -2,13 +2,19 @@
 
 Rules:
 
-- a decision reads clock, right, head and memory, and registers the request, without giving up the event loop in between;
-- what is not known yet (keys, digests, head) refuses;
+- a decision reads clock, right, heads and memory, and registers the request, without giving up the event loop in between;
+- what is not known yet (keys, digests, heads) refuses;
+- before anything is said of a request in flight, it was compared with the newest heads: no message passes between a new head and
+  what it closes;
+- nothing is served before the first right, nor before the first one after a lease that was lost;
+- heads are acknowledged once nothing in flight is older, see `closing`;
 - the boot id is drawn when the state is made, in the process that serves, never at import, and again when its lease is gone.
 """
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import logging
 import re
 import secrets
@@ -17,9 +23,12 @@ from collections.abc import Callable, Sequence
 import cachescope
 from cachescope.core.admission import GuardState, Refusal, Request, UsedPermits, refusal
 from cachescope.core.errors import WireFormatError
+from cachescope.core.heads import Heads
 from cachescope.core.permits import Permit, read_permit
 from cachescope.core.record import EngineDigests
 from cachescope.core.statements import Statement, write_statement
+from cachescope.guard.closing import Closing
+from cachescope.guard.confirmation import EngineConfirmation
 from cachescope.guard.heads import HeadSource, RightKeeper
 from cachescope.guard.in_flight import Flight, InFlight
 from cachescope.guard.key_folder import KeyFolder
@@ -34,7 +43,7 @@ class GuardProcess:
 
     Args:
         settings: What it was told.
-        source: Where heads and rights come from.
+        source: Where heads and the right come from.
         keys: Its permit keys.
         clock: Milliseconds since the process started; its ticks.
         digests: Computes what the engine loaded; called once, in a thread.
@@ -44,6 +53,8 @@ class GuardProcess:
         boot_id: Random id of this process.
         engine: What the engine loaded, once it is known.
         keeper: What keeps its right, or `None` where the source does that by itself.
+        acknowledged: The newest heads below which everything is closed and drained, or `None` before the first.
+        on_acknowledged: Called when that changes.
     """
 
     def __init__(
@@ -66,6 +77,13 @@ class GuardProcess:
         self.keeper: RightKeeper | None = None
         self.used = UsedPermits(settings.used_permits)
         self.in_flight = InFlight()
+        self.closing = Closing(self.in_flight, EngineConfirmation(lambda: len(self.in_flight.open())))
+        self.acknowledged: Heads | None = None
+        self.on_acknowledged: Callable[[], None] = _nobody
+        self._applied: Heads | None = None
+        self._released = False
+        self._silent_generation = 0
+        self._woken = asyncio.Event()
 
     def tick(self) -> int:
         """Milliseconds since the process started."""
@@ -82,7 +100,9 @@ class GuardProcess:
             tick=now,
             max_age_ms=self.settings.lease_ms,
             runtime_digest=self.engine.runtime if self.engine else None,
-            head=self.source.current(now),
+            heads=self.source.heads,
+            right=self._right(now),
+            fresh=self._fresh_ms() > 0,
         )
 
     async def read_permit(self, text: str) -> Permit | Refusal:
@@ -111,38 +131,66 @@ class GuardProcess:
         if request.body_digest is None:
             raise RuntimeError("a request is admitted after its body was read; read it first")
         state = self.state()
-        if state.head is None:
+        if state.heads is None:
             return Refusal.NO_RIGHT
         refused = refusal(permit, request, state) or self.used.use(permit, tick=state.tick, max_age_ms=state.max_age_ms)
         if refused is not None:
             return refused
-        flight = Flight(permit.epochs, self.source.generation, state.head)
+        flight = Flight(permit, state.heads, generation=self.source.generation, now=state.tick)
         self.in_flight.enter(flight)
         return flight
 
     def verdict(self, flight: Flight) -> Refusal | None:
         """Whether a message of this request may still be handed over; a few attribute reads while nothing changed."""
+        if self.source.heads is not self._applied:
+            self.apply()
         if flight.reason is not None:
             return flight.reason
-        head = self.source.current(self.clock())
-        if head is None or flight.generation != self.source.generation:
-            return Refusal.NO_RIGHT
-        if head is not flight.head:
-            if head.lineage != flight.head.lineage or head.floors.below(flight.epochs):
-                return Refusal.BEHIND
-            flight.head = head
-        return None
+        now = self.clock()
+        return flight.ended(now, generation=self.source.generation, right=self._right(now), fresh_ms=self._fresh_ms())
+
+    def leave(self, flight: Flight) -> None:
+        """A request's application returned."""
+        self.in_flight.leave(flight)
+        if self.acknowledged is not self._applied:
+            self._woken.set()
 
     def apply(self) -> None:
-        """Close everything in flight that the head or the loss of a right made old."""
-        head = self.source.current(self.clock())
-        if head is None:
-            closed = self.in_flight.abort_all()
-        else:
-            closed = self.in_flight.abort_generation(self.source.generation)
-            closed += self.in_flight.abort_lineage(head.lineage) + self.in_flight.abort_below(head.floors)
+        """Close everything in flight that heads, right or time made old, and start the drains that they allow."""
+        heads, now = self.source.heads, self.clock()
+        right, fresh_ms = self._right(now), self._fresh_ms()
+        self._applied = heads
+        closed = 0
+        for flight in self.in_flight.open():
+            reason = flight.follow(heads, now) if heads is not None else Refusal.NO_RIGHT
+            reason = reason or flight.ended(now, generation=self.source.generation, right=right, fresh_ms=fresh_ms)
+            if reason is not None:
+                self.in_flight.abort(flight, reason)
+                closed += 1
         if closed:
-            _LOG.warning("requests in flight were closed", extra={"closed": closed, "right": head is not None})
+            _LOG.warning("requests in flight were closed", extra={"closed": closed, "right": right})
+        self._woken.set()
+
+    async def closed(self) -> None:
+        """Return when everything that was closed is over for the engine too; acknowledge what nothing in flight is older than."""
+        await self.closing.over()
+        self._acknowledge()
+
+    async def keep_closing(self) -> None:
+        """Close and acknowledge what becomes old or over between the calls of others, until cancelled."""
+        while True:
+            await self._change()
+            self._woken.clear()
+            if self.in_flight.drain_ends() is not None:
+                self.apply()
+                self._woken.clear()
+            await self.closed()
+
+    def release(self) -> None:
+        """Refuse everything from now on, and close what is in flight: the process ends."""
+        self._released = True
+        self.in_flight.abort_all(Refusal.NO_RIGHT)
+        self._woken.set()
 
     def restart(self) -> None:
         """Be another process from now on: close everything, and let no permit of before pass.
@@ -150,31 +198,56 @@ class GuardProcess:
         The used permits stay remembered; they name the old boot id, and do no harm.
         """
         closed = self.in_flight.abort_all()
+        self._silent_generation = self.source.generation
         self.boot_id = secrets.token_hex(16)
         _LOG.warning("the guard goes on with a new boot id", extra={"closed": closed})
 
     async def refresh(self) -> None:
-        """Read the head again, and apply it."""
+        """Read the heads again, and apply them."""
         await self.source.refresh()
         self.apply()
 
     def statement(self, nonces: Sequence[str]) -> str | None:
         """The signed answer to a challenge, or `None` if the nonce is bad or something is not known yet."""
-        head = self.source.current(self.clock())
-        if head is None or self.engine is None or self.keys.ring is None or self.problem or not _is_nonce(nonces):
+        heads, now = self.source.heads, self.clock()
+        serves = self._right(now) or self._fresh_ms() > 0
+        if heads is None or not serves or self.engine is None or self.keys.ring is None or self.problem or not _is_nonce(nonces):
             return None
         statement = Statement(
             nonce=nonces[0],
             pool_uid=self.settings.pool_uid,
             pod_uid=self.settings.pod_uid,
             boot_id=self.boot_id,
-            tick=self.tick(),
+            tick=now,
             engine=self.engine,
-            lineage=head.lineage,
-            sequence=head.sequence,
+            lineage=heads.pool.lineage.id,
+            sequence=heads.pool.sequence,
+            authorization_lineage=heads.authorization.lineage.id,
+            authorization_sequence=heads.authorization.sequence,
+            right_ms=self.source.right_left_ms(now) if self._right(now) else 0,
             version=cachescope.__version__,
         )
         return write_statement(self.keys.ring.current, statement)
+
+    def _right(self, now: int) -> bool:
+        return not self._released and self.source.right_left_ms(now) > 0
+
+    def _fresh_ms(self) -> int:
+        silent = self._released or self.source.generation == self._silent_generation
+        return 0 if silent else self.settings.fresh_ms
+
+    def _acknowledge(self) -> None:
+        """Acknowledge what was applied, in the step in which the last that was closed is over; a drain withholds it."""
+        if self.in_flight.drain_ends() is None and self.acknowledged is not self._applied:
+            self.acknowledged = self._applied
+            self.on_acknowledged()
+
+    async def _change(self) -> None:
+        """Wait until something in flight may be over, be it by time."""
+        ends = self.in_flight.drain_ends()
+        seconds = None if ends is None else max(0, ends - self.clock()) / 1000
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(self._woken.wait(), seconds)
 
     def _verified(self, text: str) -> Permit | None:
         if self.keys.ring is None:
@@ -188,3 +261,7 @@ class GuardProcess:
 
 def _is_nonce(nonces: Sequence[str]) -> bool:
     return len(nonces) == 1 and _NONCE.match(nonces[0]) is not None
+
+
+def _nobody() -> None:
+    """Nobody waits for acknowledgements."""

@@ -12,6 +12,9 @@
 | `CACHESCOPE_MODEL_PATH` | file or folder that the engine serves | required |
 | `CACHESCOPE_API_DIR` | folder with the ServiceAccount's `token` and `ca.crt` | `/var/run/secrets/kubernetes.io/serviceaccount` |
 | `CACHESCOPE_LEASE_SECONDS` | length of a right from the send of a lease, and how old a permit may be | 60 |
+| `CACHESCOPE_ON_LOSS` | `Fresh`: without a right, requests without any reuse are served; `Deny`: none are | `Fresh` |
+| `CACHESCOPE_FRESH_SECONDS` | longest answer that is served without a right, with `Fresh` | 120 |
+| `CACHESCOPE_STATE_DIR` | folder of the pod's own, where witnesses of the ledgers outlive the process; empty keeps none | empty |
 | `CACHESCOPE_METRICS_PORT` | port of `/metrics`; 0 is off | 9400 |
 | `CACHESCOPE_MAX_BODY_BYTES` | largest request body | 16777216 |
 | `CACHESCOPE_USED_PERMITS` | how many used permits are remembered; beyond it requests are refused | 200000 |
@@ -49,6 +52,8 @@ class Settings:
         api_url: Address of the API server.
         api_folder: Where its ServiceAccount's token and the certificate authority are.
         lease_ms: Length of a right, and the greatest age of a permit, in milliseconds.
+        fresh_ms: Longest answer that is served without a right, in milliseconds; 0 when nothing is served then.
+        state_folder: Where witnesses of the ledgers outlive the process, or `None`.
         metrics_port: Port of the metrics, or 0.
         max_body_bytes: Largest request body.
         used_permits: How many used permits are remembered.
@@ -65,6 +70,8 @@ class Settings:
     api_url: str
     api_folder: Path = FOLDER
     lease_ms: int = 60_000
+    fresh_ms: int = 120_000
+    state_folder: Path | None = None
     metrics_port: int = 9400
     max_body_bytes: int = 16 * 2**20
     used_permits: int = 200_000
@@ -88,6 +95,8 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
         api_url=in_cluster_url(environ),
         api_folder=Path(environ.get("CACHESCOPE_API_DIR") or FOLDER),
         lease_ms=1000 * _number(environ, "CACHESCOPE_LEASE_SECONDS", default=60, least=1, most=3600),
+        fresh_ms=_fresh_ms(environ),
+        state_folder=Path(folder) if (folder := environ.get("CACHESCOPE_STATE_DIR")) else None,
         metrics_port=_number(environ, "CACHESCOPE_METRICS_PORT", default=9400, least=0, most=65_535),
         max_body_bytes=_number(environ, "CACHESCOPE_MAX_BODY_BYTES", default=16 * 2**20, least=1, most=2**31),
         used_permits=_number(environ, "CACHESCOPE_USED_PERMITS", default=200_000, least=1, most=10_000_000),
@@ -106,6 +115,14 @@ def _target(environ: Mapping[str, str], name: str) -> TargetName:
     if not _TARGET.match(value):
         raise SpecError(f"{name} is not a target name; it has 64 lower-case hexadecimal digits")
     return TargetName(value)
+
+
+def _fresh_ms(environ: Mapping[str, str]) -> int:
+    on_loss = environ.get("CACHESCOPE_ON_LOSS") or "Fresh"
+    if on_loss not in {"Fresh", "Deny"}:
+        raise SpecError(f"CACHESCOPE_ON_LOSS is {on_loss!r}; set Fresh or Deny")
+    seconds = _number(environ, "CACHESCOPE_FRESH_SECONDS", default=120, least=1, most=3600)
+    return 1000 * seconds if on_loss == "Fresh" else 0
 
 
 def _number(environ: Mapping[str, str], name: str, *, default: int, least: int, most: int) -> int:

@@ -61,10 +61,10 @@ def _process_of(_pid: int) -> GuardProcess | Misconfigured:
 def _with_lease(settings: Settings, environ: Mapping[str, str], args: Sequence[str]) -> GuardProcess:
     """A guard whose right is kept by a lease in the API."""
     clock = process_clock()
-    # Two attempts, two looks and a read of the ledger still fit into one lease.
+    # Two attempts, two looks and a read of the ledgers still fit into one lease.
     seconds = min(_MOST_SECONDS, settings.lease_ms / 6000)
     api = LeaseApi(settings.api_url, settings.api_folder, namespace=settings.namespace, seconds=seconds, clock=clock)
-    heads = LeaseHeads(lambda: api.ledger(settings.pool), clock)
+    heads = LeaseHeads(api.ledger, clock, pool=settings.pool)
     process = GuardProcess(
         settings,
         source=heads,
