@@ -13,9 +13,11 @@ from cachescope.api.claims import claims_of, overlaps
 from cachescope.api.documents import API_VERSION, parse
 from cachescope.api.tenants import Tenant
 from cachescope.core.errors import SpecError
-from cachescope.core.heads import Head, write_head
-from cachescope.core.labels import API_KEYS_LABEL
+from cachescope.core.labels import API_KEYS_LABEL, HEAD, LEDGER_LABEL, SHARD
+from cachescope.core.ledgers import Ledger, is_shard, write_ledger
 from cachescope.gateway import readings
+from cachescope.gateway.ledger_heads import LedgerHeads, LedgerRead
+from cachescope.gateway.policy_history import PolicyHistory
 from cachescope.gateway.readings import Reading
 from cachescope.gateway.stores import Stores
 from cachescope.kube.watched import Name, name_of
@@ -26,31 +28,42 @@ T = TypeVar("T")
 class FakeStore(Generic[T]):
     """Objects of one kind; each is read once for each version of it, as `Watched` does it."""
 
-    def __init__(self, read: Callable[[dict[str, Any]], T]) -> None:
+    def __init__(self, read: Callable[[dict[str, Any]], Reading[T]]) -> None:
         self._read = read
-        self._items: dict[Name, T] = {}
+        self._items: dict[Name, Reading[T]] = {}
+        self._version = 0
         self.documents: dict[Name, dict[str, Any]] = {}
         self.version = 0
         self.seconds: float | None = 0.0
+        self.history = PolicyHistory()
+        self.history.record(0)
 
     def put(self, document: dict[str, Any]) -> None:
+        self._version += 1
+        document["metadata"]["resourceVersion"] = str(self._version)
         name = name_of(document)
-        self.documents[name], self._items[name] = document, self._read(document)
-        self.version += 1
+        self.documents[name] = document
+        self._replace(name, self._read(document))
 
-    def take(self, namespace: str, name: str, value: T) -> None:
+    def take(self, namespace: str, name: str, value: Reading[T]) -> None:
         """Something that was read already."""
-        self._items[Name(namespace, name)] = value
-        self.version += 1
+        self._replace(Name(namespace, name), value)
 
     def remove(self, namespace: str, name: str) -> None:
-        del self.documents[Name(namespace, name)], self._items[Name(namespace, name)]
-        self.version += 1
+        del self.documents[Name(namespace, name)]
+        self._replace(Name(namespace, name), None)
 
-    def items(self) -> dict[Name, T]:
+    def _replace(self, name: Name, value: Reading[T] | None) -> None:
+        self.history.replaced(self._items.pop(name, None), value)
+        if value is not None:
+            self._items[name] = value
+        self.version += 1
+        self.history.record(self.version)
+
+    def items(self) -> dict[Name, Reading[T]]:
         return dict(self._items)
 
-    def get(self, namespace: str, name: str) -> T | None:
+    def get(self, namespace: str, name: str) -> Reading[T] | None:
         return self._items.get(Name(namespace, name))
 
     def age(self) -> float | None:
@@ -61,20 +74,21 @@ class FakeCluster:
     """Everything that the gateway follows."""
 
     def __init__(self) -> None:
-        self.pools = FakeStore(readings.read_pool)
-        self.tenants = FakeStore(readings.read_tenant)
-        self.scopes = FakeStore(readings.read_scope)
+        self.pools = FakeStore(readings.of_policy("ServingPool", readings.read_pool))
+        self.tenants = FakeStore(readings.of_policy("Tenant", readings.read_tenant))
+        self.scopes = FakeStore(readings.of_policy("CacheScope", readings.read_scope))
         self.ledgers = FakeStore(readings.read_ledger)
-        self.secrets = FakeStore(readings.read_secret)
-        self.namespaces = FakeStore(readings.read_namespace)
+        self.secrets = FakeStore(readings.of_policy("Secret", readings.read_secret))
+        self.namespaces = FakeStore(readings.of_policy("Namespace", readings.read_namespace))
         self.leases = FakeStore(readings.read_lease)
         self._count = 0
 
     @property
     def stores(self) -> Stores:
-        return Stores(self.pools, self.tenants, self.scopes, self.ledgers, self.secrets, self.namespaces, "models")
+        histories = {kind: self.store(kind).history for kind in ("ServingPool", "Tenant", "CacheScope", "Secret", "Namespace")}
+        return Stores(self.pools, self.tenants, self.scopes, self.ledgers, self.secrets, self.namespaces, "models", histories)
 
-    def store(self, kind: str) -> FakeStore[Reading[Any]]:
+    def store(self, kind: str) -> FakeStore[Any]:
         stores: Mapping[str, FakeStore[Any]] = {
             "ServingPool": self.pools,
             "Tenant": self.tenants,
@@ -119,10 +133,17 @@ class FakeCluster:
         if kind == "Tenant" and accept:
             self._accept(document)
 
-    def write_ledger(self, namespace: str, pool: str, head: Head) -> None:
+    def write_ledger(self, namespace: str, name: str, ledger: Ledger) -> None:
         """What the operator does with a ledger."""
-        document = {"apiVersion": API_VERSION, "kind": "EpochLedger", "metadata": {"name": pool}, "spec": write_head(head)}
-        self.apply(document, namespace)
+        metadata = {"name": name, "labels": {LEDGER_LABEL: SHARD if is_shard(name) else HEAD}}
+        spec = {**write_ledger(ledger), "mac": {"key": "k1", "value": "0" * 64}}
+        self.apply({"apiVersion": API_VERSION, "kind": "EpochLedger", "metadata": metadata, "spec": spec}, namespace)
+
+    def read_ledgers(self, ledgers: LedgerHeads) -> LedgerRead:
+        """What a round reads of them."""
+        found = self.ledgers.items()
+        heads = {name: reading for name, reading in found.items() if not is_shard(name.name)}
+        return LedgerRead(ledgers.known, heads, {name: found[name] for name in ledgers.missing(heads) if name in found})
 
     def _accept(self, document: dict[str, Any]) -> None:
         try:

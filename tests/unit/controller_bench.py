@@ -7,16 +7,27 @@ from datetime import UTC, datetime
 from typing import Any
 
 from cachescope.api.settings import IdentityProvider, JwksSource, Settings
-from cachescope.controller.epochs import Ledgers
+from cachescope.controller.authorizations import Authorizations
+from cachescope.controller.cache_epochs import CacheEpochs
+from cachescope.controller.dispatch import authorization
+from cachescope.controller.fences import Fences
 from cachescope.controller.installation import Installation
 from cachescope.controller.lease_book import LeaseBook
+from cachescope.controller.ledger_objects import LedgerObjects
+from cachescope.controller.ledger_site import LedgerSite
+from cachescope.controller.outcomes import Outcomes
+from cachescope.controller.policy_inputs import PolicyInputs
+from cachescope.controller.pool_ledgers import PoolLedgers
 from cachescope.controller.pools import Pools
 from cachescope.controller.root_keys import RootKeys
 from cachescope.controller.scopes import Scopes
-from cachescope.controller.store import Key, Store
+from cachescope.controller.store import Key, Store, key_of
 from cachescope.controller.tenants import Tenants
 from cachescope.controller.watched_kinds import STREAMED
 from cachescope.core.errors import ClusterError
+from cachescope.core.ledger_documents import parse_ledger
+from cachescope.core.ledger_seals import seal_keys, sealed
+from cachescope.core.ledgers import advanced
 from cachescope.kube.applying import Applier
 from cachescope.kube.kinds import collection_of, path_of
 from cachescope.kube.rest import Document
@@ -79,7 +90,7 @@ class HeardApi(FakeApi):
         if any(path.endswith(end) for end in self.lost):
             self.lost.clear()
             raise ClusterError("the answer was lost; try again")
-        if written.get("kind") in {kind.kind for kind in STREAMED}:
+        if written.get("kind") in {"FenceLease", *(kind.kind for kind in STREAMED)}:
             self.store.put(str(written["kind"]), written)
         return written
 
@@ -98,16 +109,32 @@ class Bench:
         """A new process: nothing is left but what the API holds."""
         self.store = self.api.store = Store()
         for document in self.api.objects.values():
-            if document.get("kind") in {kind.kind for kind in STREAMED}:
+            if document.get("kind") in {"FenceLease", *(kind.kind for kind in STREAMED)}:
                 self.store.put(document["kind"], document)
-        self.book = LeaseBook(self.store, self.keys, clock=lambda: self.now, news=lambda _: None)
+        self.book = LeaseBook(self.store, self.keys, clock=lambda: self.now, news=lambda *_: None)
+        self.told: list[Key] = []
+        self.outcomes = Outcomes(self.told.append)
+        self.fences = Fences(self.book, self._nothing, told=self._fence_moved)
+        ledgers = LedgerSite(
+            rest=self.api,
+            store=self.store,
+            objects=LedgerObjects(self.api, self.store, self.keys),
+            keys=self.keys,
+            leases=self.book,
+            fences=self.fences,
+            outcomes=self.outcomes,
+            now=lambda: self.now,
+        )
+        self.authorizations = Authorizations(ledgers, ["ns"], PolicyInputs(self.api, self.store, namespace="ns"))
         self.site = Installation(
             rest=self.api,
             store=self.store,
             applier=Applier(self.api),
             keys=self.keys,
             leases=self.book,
-            ledgers=Ledgers(self.api, self.store, now=lambda: self.now),
+            ledgers=PoolLedgers(ledgers),
+            fences=self.fences,
+            outcomes=self.outcomes,
             platform=platform,
             settings=settings,
             again=lambda key, _: self.due.append(key),
@@ -146,6 +173,11 @@ class Bench:
     def found(self, kind: str, name: str) -> Document:
         return self.api.objects[f"{collection_of(kind, 'ns')}/{name}"]
 
+    def sealed(self, **changes: Any) -> Document:
+        """The spec of the pool's ledger, one change on, as another operator of the installation writes it."""
+        ledger = advanced(parse_ledger(self.found("EpochLedger", "tiny")["spec"]), **changes)
+        return sealed(seal_keys(self.keys.ring), POOL["metadata"]["uid"], ledger)
+
     def names(self, kind: str) -> list[str]:
         """Names of all objects of a kind."""
         return sorted(item["metadata"]["name"] for item in self.store.all(kind))
@@ -155,7 +187,29 @@ class Bench:
         return next((item["status"], item["reason"]) for item in conditions if item["type"] == type_)
 
     async def pass_over(self, *failures: int) -> None:
-        await self.pools.reconcile(POOL_KEY, *(failures or (0,)))
+        """One pass over the pool, and over the CacheEpochs that it has news for."""
+        try:
+            await self.pools.reconcile(POOL_KEY, *(failures or (0,)))
+        finally:
+            await self.tell()
+
+    async def authorize(self) -> None:
+        """One pass over the authorization ledgers, and over the CacheEpochs that it has news for."""
+        await self.authorizations.reconcile(authorization("ns"), 0)
+        await self.tell()
+
+    async def tell(self) -> None:
+        """Write the statuses that are due."""
+        await self.fences.look()
+        self.told += [key_of("CacheEpoch", item) for item in self.store.all("CacheEpoch")]  # as `dispatch` does for each change
+        while self.told:
+            await CacheEpochs(self.site).reconcile(self.told.pop(0), 0)
+
+    def _fence_moved(self, ledger: str) -> None:
+        self.told.extend(self.outcomes.concerned(ledger))
+
+    async def _nothing(self) -> None:
+        """There is nothing to list that the store has not heard of."""
 
 
 def epoch(name: str, **spec: Any) -> Document:

@@ -8,7 +8,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from cachescope.core.labels import FIELD_MANAGER
+from cachescope.kube.kinds import KINDS
 from cachescope.kube.rest import ConflictError, Document, NotFoundError, Rest
+
+_PLURALS = frozenset(plural for _, plural in KINDS.values())
 
 
 class FakeApi(Rest):
@@ -27,6 +30,9 @@ class FakeApi(Rest):
 
     async def get(self, path: str, **_: str) -> Document:
         self.requests.append("get")
+        if path not in self.objects and path.rpartition("/")[2] in _PLURALS:
+            items = [item for name, item in self.objects.items() if name.rpartition("/")[0] == path]
+            return copy.deepcopy({"metadata": {"resourceVersion": str(self._version)}, "items": items})
         return copy.deepcopy(self._found(path))
 
     async def create(self, path: str, document: Mapping[str, Any], **_: str) -> Document:

@@ -10,7 +10,8 @@ from cachescope.controller.observed_pools import Observed
 from cachescope.controller.pool_status import pool_conditions
 from cachescope.controller.verdicts import Verdict
 from cachescope.core.digests import sha256
-from cachescope.core.leases import GATEWAY, GUARD, LeaseStatement, Seen
+from cachescope.core.leases import GATEWAY, GUARD, LeaseStatement
+from cachescope.core.ledgers import Lineage, Mark
 from cachescope.core.record import EngineDigests
 from cachescope.kube.rest import Document
 from cachescope.manifests.revisions import Revision
@@ -30,8 +31,8 @@ def deployment(asked: int = 1, **status: Any) -> Document:
 
 def guard(name: str = "p", life: Life = Life.LIVE, *, version: str = "0.1.0") -> Process:
     digests = EngineDigests(sha256(b"m"), sha256(b"t"), sha256(b"r"))
-    seen = {UID: Seen("l", 1, 4)}
-    statement = LeaseStatement(GUARD, f"uid-{name}", "b", 7, 60_000, version, seen, UID, digests)
+    seen = {UID: Mark(Lineage(1, "l"), 4, sha256(b"ledger"))}
+    statement = LeaseStatement(GUARD, f"uid-{name}", "b", 7, 60_000, version, seen, pool_uid=UID, engine=digests)
     return Process(f"lease-{name}", name, "", 60, 0, statement, life)
 
 

@@ -31,6 +31,13 @@ def test_a_key_opens_its_own_tenant(keys: ApiKeys) -> None:
     assert keys.authenticate(BLUE.token) == Identity("uid-blue", Credential("api-key", "", "ci"))
 
 
+@pytest.mark.parametrize("created", [None, 1_700_000_000])
+def test_an_identity_says_which_key_it_was_and_when_that_was_made(created: int | None) -> None:
+    found = ApiKeys({RED.key_id: [replace(ENTRY, created=created)]}).authenticate(RED.token)
+    assert (found.issued_at, found.key_id) == (created, RED.key_id)
+    assert found == Identity("uid-red", Credential("api-key", "", "ci")), "what is remembered of a principal serves all of its keys"
+
+
 def test_a_made_key_has_256_random_bits_and_the_documented_form() -> None:
     assert re.fullmatch(r"cs-[0-9a-f]{16}\.[A-Za-z0-9_-]{43}", RED.token)
     assert RED.hash == hash_key(RED_ID, RED_SECRET, "red/ci")

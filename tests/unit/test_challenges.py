@@ -16,11 +16,14 @@ from cachescope.gateway.binding import signing_key
 from cachescope.gateway.challenges import ChallengeAnswer, PoolTrust, Proof, due, problem, proven
 
 KEY = Key("k1", b"k" * 32)
-TRUST = PoolTrust("pool-uid", KeyRing.of(KEY), "lineage", 60_000)
+LINEAGES = ("lineage", "authorization-lineage")
+TRUST = PoolTrust("pool-uid", KeyRing.of(KEY), LINEAGES, 60_000)
 ENDPOINT = Endpoint("models/tiny", "pod-uid", "10.0.0.1:8000")
 NONCE = "n" * 32
 ENGINE = EngineDigests(Digest("sha256:m"), Digest("sha256:t"), Digest("sha256:r"))
-STATEMENT = Statement(NONCE, "pool-uid", "pod-uid", "boot", 5000, ENGINE, "lineage", 1, "0.1.0")
+STATEMENT = Statement(
+    NONCE, "pool-uid", "pod-uid", "boot", 5000, ENGINE, "lineage", 1, "authorization-lineage", 1, right_ms=60_000, version="0.1.0"
+)
 
 
 def judge(statement: Statement, *, status: int = 401, key: Key = KEY, sent_at: int = 1000, before: Proof | None = None) -> Proof:
@@ -78,10 +81,11 @@ def test_only_a_tick_that_moves_keeps_an_endpoint_routable() -> None:
     assert problem(moved, TRUST, now=31_001) is None
 
 
-def test_only_the_lineage_that_stands_is_routable() -> None:
+@pytest.mark.parametrize("lineages", [("later", "authorization-lineage"), ("lineage", "later")])
+def test_only_the_lineages_that_stand_are_routable(lineages: tuple[str, str]) -> None:
     proof = judge(STATEMENT)
     assert problem(proof, TRUST, now=1000) is None
-    assert "another lineage" in str(problem(proof, replace(TRUST, lineage="later"), now=1000))
+    assert "another lineage" in str(problem(proof, replace(TRUST, lineages=lineages), now=1000))
 
 
 @pytest.mark.parametrize(
@@ -116,4 +120,4 @@ def test_an_unknown_endpoint_is_challenged_at_once_and_a_proven_one_every_quarte
     assert due(None, 0, TRUST, now=500)
     assert not due(proof, 1000, TRUST, now=15_999)
     assert due(proof, 1000, TRUST, now=16_000)
-    assert due(proof, 1000, replace(TRUST, lineage="later"), now=1500)
+    assert due(proof, 1000, replace(TRUST, lineages=("later", "later")), now=1500)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -21,11 +22,13 @@ CREATE = ["keys", "create", "--secret", "red-alice", "--principal", "alice"]
 
 
 def test_a_key_is_shown_once_and_its_secret_holds_the_hash_alone() -> None:
+    before = int(time.time())
     result = RUN.invoke(app, [*CREATE, "--namespace", "pools"])
     key_id, secret = parse(result.stderr.strip().rsplit(" ", 1)[1])
     manifest = yaml.safe_load(result.stdout)
     assert manifest["metadata"] == {"name": "red-alice", "namespace": "pools", "labels": {API_KEYS_LABEL: "true"}}
     entry = json.loads(manifest["stringData"][key_id])
+    assert before <= entry.pop("created") <= time.time(), "by which the keys of before a moment can be refused"
     assert entry == {"hash": hash_key(key_id, secret, "pools/red-alice"), "principal": "alice"}
     assert entry["hash"] != hash_key(key_id, secret, "pools/another")
     assert secret not in result.stdout
@@ -37,7 +40,7 @@ def test_two_keys_are_never_the_same() -> None:
 
 def test_the_plugin_has_what_people_ask_and_starts_nothing() -> None:
     shown = RUN.invoke(kubectl.app, ["--help"]).stdout
-    assert all(name in shown for name in ("status", "doctor", "keys"))
+    assert all(name in shown for name in ("status", "doctor", "keys", "rollback", "revoke", "readmit", "restored"))
     assert "operator" in RUN.invoke(app, ["--help"]).stdout
     assert RUN.invoke(kubectl.app, ["operator"]).exit_code == 2
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -19,6 +20,7 @@ from cachescope.cli.doctor.gather import cluster_wide, gather
 from cachescope.cli.doctor.observed import OPERATOR_LEASE, ROOT_KEYS, Observed
 from cachescope.cli.doctor.resources import REMEDIES
 from cachescope.core.labels import API_KEYS_LABEL, COMPONENT_LABEL
+from cachescope.core.ledgers import AUTHORIZATION_HEAD, authorization_key
 from cachescope.kube.rest import ApiError, NotFoundError
 
 NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
@@ -50,6 +52,40 @@ def fence_lease(name: str, age: float) -> Document:
     written = (NOW - timedelta(seconds=age)).isoformat()
     times = {"creationTimestamp": "2029-01-01T00:00:00Z", "managedFields": [{"time": written}]}
     return named(name, **times) | {"spec": {"holder": "Guard", "leaseSeconds": 60}}
+
+
+def statement(**marks: tuple[int, int]) -> str:
+    """What a guard of pool `pool-uid` acknowledges, as generation and sequence by ledger; signed by nobody."""
+    names = {"pool": "pool-uid", "authorization": authorization_key("ns")}
+    found = {names[key]: {"lineage": lineage(item[0]), "sequence": item[1]} for key, item in marks.items()}
+    body = json.dumps({"pool_uid": "pool-uid", "acknowledged": found}).encode()
+    return f"v1.k.{base64.urlsafe_b64encode(body).rstrip(b'=').decode()}.mac"
+
+
+def lineage(generation: int) -> Document:
+    return {"generation": generation, "id": "a" * 32}
+
+
+def acknowledging(age: float = 10, **marks: tuple[int, int]) -> Document:
+    lease = fence_lease("p1.boot2", age)
+    return {**lease, "spec": {**lease["spec"], "pod": "tiny-0", "pool": "tiny", "statement": statement(**marks)}}
+
+
+def ledger(name: str, sequence: int, age: float, generation: int = 1, **spec: Any) -> Document:
+    written = (NOW - timedelta(seconds=age)).isoformat()
+    role = "Pool" if name == "tiny" else "Authorization"
+    fields = {"role": role, "lineage": lineage(generation), "sequence": sequence, "restored": 0, "confirmed": 0, **spec}
+    return named(name, creationTimestamp="2029-01-01T00:00:00Z", managedFields=[{"time": written}]) | {"spec": fields}
+
+
+HEAD = ledger(AUTHORIZATION_HEAD, 5, 900)
+STANDS = [ledger("tiny", 7, 900), HEAD]
+
+
+def unfenced(minutes: float, reason: Reason = Reason.WAITING_FOR_PROCESSES) -> Document:
+    since = (NOW - timedelta(minutes=minutes)).isoformat()
+    waiting = {**condition("Fenced", "False", reason), "lastTransitionTime": since}
+    return with_conditions("e", condition("Accepted", "True", Reason.ACCEPTED), waiting)
 
 
 def binding(role: str, *subjects: Document, namespace: str | None = "ns", kind: str = "ClusterRole") -> Document:
@@ -87,8 +123,8 @@ SOUND = Observed(
         "tenants": [with_conditions("red", condition("Accepted", "True", Reason.ACCEPTED))],
         "cachescopes": [],
         "cacheepochs": [],
-        "epochledgers": [],
-        "fenceleases": [fence_lease("p1.boot2", 10), fence_lease("p1.boot1", 9000)],
+        "epochledgers": STANDS,
+        "fenceleases": [acknowledging(pool=(1, 7), authorization=(1, 6)), fence_lease("p1.boot1", 9000)],
         "pods": [named("tiny-0", uid="p1") | {"status": {"phase": "Running"}}],
     },
     key_secrets={("ns", "red-alice"): [named("red-alice", labels={API_KEYS_LABEL: "true"})]},
@@ -153,7 +189,40 @@ FAULTS: list[tuple[Observed, str, str]] = [
     (replace(SOUND, key_secrets={("ns", "a"): []}), "API key Secrets", "ns/a"),
     (replace(SOUND, key_secrets={("ns", "a"): [named("a")]}), "API key Secrets", "label"),
     (changed(fenceleases=[fence_lease("p1.boot1", 200)]), "leases", "tiny-0"),
+    (changed(epochledgers=[ledger(AUTHORIZATION_HEAD, 5, 900, restored=2, confirmed=1)]), "authorization heads", "restored"),
+    (changed(cacheepochs=[unfenced(11)]), "fences", "11 min (WaitingForProcesses)"),
+    (changed(fenceleases=[acknowledging(pool=(1, 6), authorization=(1, 5))]), "acknowledgements", "acknowledges 6"),
+    (changed(fenceleases=[acknowledging(pool=(1, 7))]), "acknowledgements", "acknowledges nothing"),
+    (changed(epochledgers=[ledger("tiny", 1, 900, generation=2), HEAD]), "acknowledgements", "stands at 1"),
 ]
+
+
+def test_a_guard_has_its_lease_to_acknowledge_what_is_new() -> None:
+    new = [ledger("tiny", 8, 60), ledger(AUTHORIZATION_HEAD, 7, 119)]
+    assert worst(changed(epochledgers=new)) == []
+    assert len(worst(changed(epochledgers=[ledger("tiny", 8, 121), ledger(AUTHORIZATION_HEAD, 7, 121)]))) == 2
+
+
+def test_a_fence_that_has_not_waited_for_long_is_no_fault() -> None:
+    assert worst(changed(cacheepochs=[unfenced(9)])) == []
+
+
+def test_what_is_held_is_a_note_and_no_late_fence() -> None:
+    document = unfenced(60, Reason.NOT_WRITTEN)
+    document["status"]["conditions"].append(condition("Held", "True", Reason.JUMP_TOO_LARGE))
+    assert [item.verdict for item in worst(changed(cacheepochs=[document]))] == [Verdict.NOTE]
+
+
+def test_a_restore_that_is_not_confirmed_is_one_finding() -> None:
+    unconfirmed = ledger(AUTHORIZATION_HEAD, 5, 900, restored=1)
+    observed = changed(epochledgers=[unconfirmed], cacheepochs=[unfenced(60, Reason.RESTORE_UNCONFIRMED)])
+    assert [item.check for item in worst(observed)] == ["authorization heads"]
+
+
+def test_a_lease_that_cannot_be_read_acknowledges_nothing() -> None:
+    broken = acknowledging()
+    broken["spec"]["statement"] = "v1.k.!.mac"
+    assert {item.check for item in worst(changed(fenceleases=[broken]))} == {"acknowledgements"}
 
 
 @pytest.mark.parametrize(("observed", "check", "said"), FAULTS, ids=[f"{check}: {said}" for _, check, said in FAULTS])
@@ -184,7 +253,7 @@ def test_what_is_meant_so_is_noted_and_no_failure(observed: Observed) -> None:
     assert (finding.verdict, exit_code([finding])) == (Verdict.NOTE, 0)
 
 
-@pytest.mark.parametrize("name", [name for name in SOUND.documents if name != "epochledgers"])
+@pytest.mark.parametrize("name", SOUND.documents)
 def test_a_check_that_could_not_look_is_no_pass(name: str) -> None:
     observed = replace(SOUND, documents={**SOUND.documents, name: Unseen("forbidden")})
     findings = worst(observed)
@@ -267,7 +336,7 @@ def test_the_roles_of_every_cluster_are_known_without_reading_them() -> None:
 GOOD = {
     Reason.ROUTABLE, Reason.SCALED_TO_ZERO, Reason.ROLLING_OUT, Reason.ROLLED_OUT, Reason.HEALTHY, Reason.GUARDS_CURRENT,
     Reason.NEWER_GUARD_AVAILABLE, Reason.OLD_GUARD_RUNNING, Reason.ACCEPTED, Reason.SUSPENDED,
-    Reason.SPEC_BEHIND_LEDGER, Reason.NOT_HELD,
+    Reason.SPEC_BEHIND_LEDGER, Reason.NOT_HELD, Reason.ACKNOWLEDGED, Reason.EXPIRED,
 }  # fmt: skip
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from cachescope.api.statuses import GuardStatus
-from cachescope.cli import output
+from cachescope.cli import epochs, output
 from cachescope.cli.doctor.findings import Unseen
 from cachescope.cli.operator_lease import warning
 from cachescope.cli.pools import COLUMNS, NOT_OBSERVED, cells, guards, pool_row
@@ -50,6 +50,7 @@ def test_a_pool_shows_mode_epoch_counts_guards_and_why() -> None:
         "READY": "True",
         "REASON": "Routable",
         "EPOCH": "4",
+        "FENCED": "-",
         "ROUTABLE/READY/ASKED": "1/2/3",
         "GUARDS": "1 live (0.2.0)",
         "WHY": "salts are enforced; 1 pod",
@@ -66,11 +67,65 @@ def test_what_the_operator_has_not_looked_at_is_not_ready(status: dict[str, Any]
 def test_a_pool_without_any_status_can_be_shown() -> None:
     document = pool()
     del document["status"], document["spec"]["replicas"]
-    assert cells(pool_row(document))[4:7] == ["-", "0/0/1", "-"]
+    assert cells(pool_row(document))[4:8] == ["-", "-", "0/0/1", "-"]
 
 
 def test_a_status_of_a_newer_operator_can_be_shown() -> None:
     assert pool_row(pool(somethingNew={"a": 1})).ready == "True"
+
+
+UNFENCED = {**READY, "type": "Fenced", "status": "False", "reason": "WaitingForProcesses", "message": "waiting for p.b"}
+
+
+def test_a_pool_shows_whether_it_is_fenced_and_why_not() -> None:
+    row = dict(zip(COLUMNS, cells(pool_row(pool(conditions=[READY, UNFENCED]))), strict=True))
+    assert (row["FENCED"], row["WHY"]) == ("False", "salts are enforced; 1 pod; not fenced: waiting for p.b")
+
+
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [
+        ({"bypassed": True, "latestIncident": "inc-2"}, "reuse switched off until spec.sharing.resumeAfter is inc-2"),
+        ({"publicStopped": True, "latestIncident": "inc-2"}, "public sharing switched off until spec.sharing.resumeAfter is inc-2"),
+        (
+            {"bypassed": True, "publicStopped": True},
+            "reuse and public sharing switched off until spec.sharing.resumeAfter is the id",
+        ),
+        ({"latestIncident": "inc-2"}, ""),
+    ],
+)
+def test_what_an_incident_switched_off_is_said_with_the_id_that_ends_it(status: dict[str, Any], said: str) -> None:
+    why = cells(pool_row(pool(**status)))[-1].removeprefix("salts are enforced; 1 pod").removeprefix("; ")
+    assert why.startswith(said)
+    assert bool(why) == bool(said)
+
+
+def cache_epoch(name: str, kind: str, target: str, *conditions: dict[str, Any], namespace: str = "team") -> dict[str, Any]:
+    metadata = {"name": name, "namespace": namespace, "generation": 2}
+    spec = {"target": {"kind": kind, "name": target}, "incident": {"id": "inc-2"}}
+    return {"metadata": metadata, "spec": spec, "status": {"epoch": 5, "conditions": list(conditions)}}
+
+
+ACCEPTED = {**READY, "type": "Accepted", "reason": "Accepted"}
+
+
+def test_a_pool_shows_the_open_epochs_that_concern_it() -> None:
+    opened = [
+        cache_epoch("a", "ServingPool", "tiny", ACCEPTED, UNFENCED),
+        cache_epoch("b", "ServingPool", "another", ACCEPTED, UNFENCED),
+        cache_epoch("c", "Tenant", "red", ACCEPTED, UNFENCED),
+        cache_epoch("d", "Tenant", "red", ACCEPTED, UNFENCED, namespace="elsewhere"),
+    ]
+    found = pool_row(pool(), opened).open_epochs
+    assert [row.name for row in found] == ["a", "c"]
+    assert epochs.cells(found[1]) == ["c", "Tenant red", "inc-2", "5", "Fencing", "epoch 5: waiting for p.b"]
+
+
+def test_an_epoch_is_open_until_its_newest_generation_is_fenced() -> None:
+    fenced = {**UNFENCED, "status": "True", "reason": "Acknowledged"}
+    assert not epochs.is_open(cache_epoch("a", "Tenant", "red", ACCEPTED, fenced))
+    for conditions in ([], [ACCEPTED, UNFENCED], [ACCEPTED, {**fenced, "observedGeneration": 1}]):
+        assert epochs.is_open(cache_epoch("a", "Tenant", "red", *conditions))
 
 
 def test_silent_guards_are_told_from_live_ones_by_version() -> None:
@@ -89,7 +144,7 @@ def test_a_table_prints_names_as_they_are(capsys: pytest.CaptureFixture[str]) ->
 
 def test_json_has_the_names_of_the_api() -> None:
     found = pool_row(pool()).model_dump(mode="json", by_alias=True)
-    assert {"modeReason", "readyReplicas", "routable", "guards", "conditions"} <= set(found)
+    assert {"modeReason", "readyReplicas", "routable", "guards", "conditions", "fenced", "openEpochs"} <= set(found)
 
 
 def lease(namespace: str, seconds: float | None, **spec: Any) -> dict[str, Any]:

@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 
 from cachescope.api.claims import JwtClaim
-from cachescope.core.epochs import Floors, epoch
+from cachescope.core.ledgers import AUTHORIZATION_HEAD, Floor, Ledger, Lineage, advanced, reborn
 from cachescope.core.types import Epoch, ScopeClass
 from cachescope.gateway import configuration as configuration_module
 from cachescope.gateway.configuration import Configuration
 from cachescope.gateway.exchange import Answer, Forward
-from cachescope.gateway.readings import Held, KnownTenant, Reading
+from cachescope.gateway.readings import Held, KnownLedger, KnownTenant, Reading
 from cachescope.kube.watched import Name
 from tests.unit.whole_path import FIRST, NAMESPACE, POOL, POOL_UID, FileKeySets, WholePath, prompt
 
@@ -127,20 +127,26 @@ def test_a_fault_of_the_compiler_keeps_the_last_one_and_is_tried_again(path: Who
     assert path.snapshot() is not before
 
 
-class TestHeads:
-    def test_a_floor_that_falls_is_held(self, path: WholePath) -> None:
-        path.raise_pool_epoch(5)
-        path.write_ledger(replace(FIRST, sequence=3))
-        head = path.snapshot().heads[POOL_UID]
-        assert (head.floors.floor(path.pool_target()), head.sequence) == (5, 3)
+class TestLedgers:
+    def pool(self, path: WholePath) -> Ledger:
+        return path.snapshot().states[POOL_UID].pool
 
-    def test_a_later_lineage_is_taken_over(self, path: WholePath) -> None:
+    def test_what_the_watch_shows_is_taken_over_at_once_and_never_falls(self, path: WholePath) -> None:
         path.raise_pool_epoch(5)
-        path.write_ledger(replace(FIRST, lineage="22" * 16, generation=2))
-        assert path.snapshot().heads[POOL_UID].lineage == "22" * 16
-        assert {trust.lineage for trust in path.snapshot().trusts.values()} == {"22" * 16}
+        assert self.pool(path).epoch(path.pool_target()) == 5
+        path.write_pool(advanced(path.pool_ledger, floors={}))
+        assert (self.pool(path).epoch(path.pool_target()), self.pool(path).sequence) == (5, 2)
 
-    async def test_heads_are_taken_over_while_something_else_is_compiled(self, path: WholePath) -> None:
+    def test_a_later_lineage_is_taken_over_by_a_round_and_not_before(self, path: WholePath) -> None:
+        later = Lineage(2, "33" * 16)
+        path.cluster.write_ledger(NAMESPACE, POOL, reborn(FIRST, later))
+        assert path.configuration.take_hints(), "a round is asked for"
+        assert self.pool(path).lineage == FIRST.lineage
+        path.round()
+        assert self.pool(path).lineage == later
+        assert [trust.lineages[0] for trust in path.snapshot().trusts.values()] == [later.id]
+
+    async def test_ledgers_are_taken_over_while_something_else_is_compiled(self, path: WholePath) -> None:
         compiled = path.configuration._compiled
 
         def slow(inputs: Any) -> Any:
@@ -150,31 +156,40 @@ class TestHeads:
 
         path.configuration._compiled = slow  # type: ignore[method-assign]
         path.edit("Tenant", "red", lambda tenant: tenant["spec"].update(suspended=True))
-        assert path.snapshot().heads[POOL_UID].floors.floor(path.pool_target()) == 7
+        assert self.pool(path).epoch(path.pool_target()) == 7
 
-    async def test_heads_that_a_round_read_are_taken_over_before_the_watch_tells(self, path: WholePath) -> None:
-        ledgers = path.cluster.ledgers.items()
-        newer = replace(FIRST, sequence=9, floors=Floors({path.pool_target(): Epoch(9)}, epoch(1)))
-        path.configuration.take_ledgers({Name(NAMESPACE, POOL): replace(ledgers[Name(NAMESPACE, POOL)], value=newer)})
-        assert path.snapshot().heads[POOL_UID].sequence == 9
-        path.configuration.take_ledgers()
-        assert path.snapshot().heads[POOL_UID].floors.floor(path.pool_target()) == 9
+    async def test_what_a_round_read_stands_before_the_watch_tells(self, path: WholePath) -> None:
+        newer = advanced(FIRST, floors={path.pool_target(): Floor(Epoch(9))})
+        read = path.cluster.read_ledgers(path.configuration.ledgers)
+        heads = {**read.heads, Name(NAMESPACE, POOL): Reading(KnownLedger(newer))}
+        path.configuration.take_ledgers(replace(read, heads=heads))
+        assert self.pool(path).sequence == 2
+        path.configuration.take_hints()
+        assert self.pool(path).epoch(path.pool_target()) == 9
 
+    @pytest.mark.parametrize("name", [POOL, AUTHORIZATION_HEAD])
     @pytest.mark.parametrize("spec", [{}, None, {"lineage": {}, "sequence": 1, "base": 1, "floors": {}}])
-    async def test_a_pool_whose_ledger_cannot_be_read_is_not_routable(self, path: WholePath, spec: object) -> None:
+    async def test_a_pool_whose_ledgers_cannot_be_read_is_not_routable(self, path: WholePath, name: str, spec: object) -> None:
         await path.prove()
         key = path.credentials.api_keys["blue-carol"]
         assert await status(path, key) == 200
-        path.edit("EpochLedger", POOL, lambda ledger: ledger.update(spec=spec))
-        path.configuration.take_ledgers()
+        path.edit("EpochLedger", name, lambda ledger: ledger.update(spec=spec))
+        path.round()
         assert await status(path, key) == 503
-        assert f"EpochLedger {NAMESPACE}/{POOL}" in path.configuration.faults()
+        assert f"EpochLedger {NAMESPACE}/{name}" in path.configuration.faults()
 
-    async def test_a_pool_without_a_ledger_is_not_routable(self, path: WholePath) -> None:
+    @pytest.mark.parametrize("name", [POOL, AUTHORIZATION_HEAD])
+    async def test_a_pool_without_its_ledgers_is_not_routable(self, path: WholePath, name: str) -> None:
         await path.prove()
-        path.cluster.ledgers.remove(NAMESPACE, POOL)
-        path.configuration.take_ledgers()
+        path.cluster.ledgers.remove(NAMESPACE, name)
+        path.round()
         assert await status(path, path.credentials.api_keys["blue-carol"]) == 503
+
+    async def test_a_new_pool_asks_for_a_round(self, path: WholePath) -> None:
+        assert not path.configuration.take_hints()
+        path.cluster.write_ledger(NAMESPACE, "other", FIRST)
+        assert path.configuration.take_hints()
+        assert not path.configuration.take_hints(), "once"
 
 
 class TestFaultsOfOneObject:

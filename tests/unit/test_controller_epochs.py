@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from cachescope.core.leases import GUARD, LeaseStatement, Seen, lease_name, write_lease
+from cachescope.core.leases import GUARD, LeaseStatement, lease_name, write_lease
+from cachescope.core.ledgers import Lineage, Mark
 from cachescope.core.permits import permit_keys
+from cachescope.core.types import Digest
 from cachescope.kube.rest import Document
 from tests.unit.controller_bench import POOL, Bench, epoch
 
@@ -81,7 +83,8 @@ async def test_an_operator_that_never_saw_the_deleted_ledger_learns_of_it_from_a
     bench.remove("EpochLedger", "tiny")
     bench.restart()
     bench.store.listen(bench.site.leases.hear)
-    statement = LeaseStatement(GUARD, "pod-1", "boot-1", 5, 30_000, "0.1.0", {"pool-uid-1": Seen("l", 7, 5000)}, "pool-uid-1")
+    mark = Mark(Lineage(7, "l"), 5000, Digest("sha256:" + "0" * 64))
+    statement = LeaseStatement(GUARD, "pod-1", "boot-1", 5, 30_000, "0.1.0", {"pool-uid-1": mark}, pool_uid="pool-uid-1")
     text = write_lease(permit_keys(bench.keys.ring, "pool-uid-1").current, statement)
     spec = {"holder": GUARD, "pod": "p", "pool": "tiny", "leaseSeconds": 30, "statement": text}
     metadata = {"name": lease_name("pod-1", "boot-1"), "namespace": "ns", "uid": "u", "resourceVersion": "1"}

@@ -12,13 +12,20 @@ from cachescope.controller.root_keys import RootKeys
 from cachescope.controller.store import Store, key_of
 from cachescope.controller.sweeping import Sweeper
 from cachescope.core.keys import KeyRing
-from cachescope.core.leases import GATEWAY, GUARD, LeaseStatement, Seen, lease_keys, lease_name, write_lease
+from cachescope.core.leases import GATEWAY, GUARD, LeaseStatement, lease_keys, lease_name, write_lease
+from cachescope.core.ledgers import Lineage, Mark
 from cachescope.core.permits import permit_keys
+from cachescope.core.types import Digest
 from cachescope.kube.kinds import collection_of
 from tests.unit.fake_api import FakeApi
 from tests.unit.pools import ROOT, UID
 
-GUARDED = LeaseStatement(GUARD, "pod-1", "boot-1", 5, 30_000, "0.1.0", {UID: Seen("l", 7, 4)}, UID)
+
+def mark(sequence: int, generation: int = 7) -> Mark:
+    return Mark(Lineage(generation, "l"), sequence, Digest("sha256:" + "0" * 64))
+
+
+GUARDED = LeaseStatement(GUARD, "pod-1", "boot-1", 5, 30_000, "0.1.0", {UID: mark(4)}, pool_uid=UID)
 ROUTER = LeaseStatement(GATEWAY, "pod-g", "boot-g", 5, 30_000, "0.1.0", routable={UID: ("pod-1",)})
 
 
@@ -37,10 +44,14 @@ class Bench:
         self.api = FakeApi()
         self.store, self.now, self.version = Store(), 1000.0, 10
         self.news: list[set[str]] = []
-        self.book = LeaseBook(self.store, Keys(self.api, "x"), clock=lambda: self.now, news=self.news.append)
+        self.held: list[set[str]] = []
+        self.book = LeaseBook(self.store, Keys(self.api, "x"), clock=lambda: self.now, news=self.hear)
         self.store.listen(self.book.hear)
         self.store.put("ServingPool", {"metadata": {"name": "tiny", "namespace": "ns", "uid": UID, "resourceVersion": "1"}})
         self.book.judge()
+
+    def hear(self, ledgers: set[str], urgent: bool) -> None:
+        (self.news if urgent else self.held).append(ledgers)
 
     def lives(self) -> list[Life]:
         return [item.life for item in self.book.guards(UID)]
@@ -74,8 +85,9 @@ def test_a_tick_alone_is_no_news(bench: Bench) -> None:
     bench.write(GUARDED)
     bench.write(replace(GUARDED, tick=6))
     assert bench.news == [{UID}]
-    bench.write(replace(GUARDED, tick=7, heads={UID: Seen("l", 7, 5)}))
-    assert bench.news == [{UID}, {UID}]
+    assert bench.held == []
+    bench.write(replace(GUARDED, tick=7, acknowledged={UID: mark(5)}))
+    assert (bench.news, bench.held) == ([{UID}], [{UID}]), "that a guard follows is no news that is urgent"
 
 
 def test_a_lease_lapses_on_our_clock_and_comes_back_when_it_moves(bench: Bench) -> None:
@@ -96,7 +108,7 @@ def test_a_lease_lapses_on_our_clock_and_comes_back_when_it_moves(bench: Bench) 
 def test_a_lease_that_was_there_before_says_nothing_until_it_moves(bench: Bench) -> None:
     bench.write(GUARDED)
     bench.write(ROUTER)
-    again = LeaseBook(bench.store, Keys(bench.api, "x"), clock=lambda: bench.now, news=bench.news.append)
+    again = LeaseBook(bench.store, Keys(bench.api, "x"), clock=lambda: bench.now, news=bench.hear)
     for item in bench.store.all("FenceLease"):
         again.hear(key_of("FenceLease", item), None, item)
     bench.book = again
@@ -160,8 +172,8 @@ def test_a_statement_that_does_not_fit_its_object_proves_nothing(bench: Bench, s
 
 
 def test_with_the_key_of_a_pool_nobody_speaks_as_a_gateway(bench: Bench) -> None:
-    heads = {UID: Seen("l", 99, 1), "another": Seen("l", 99, 1)}
-    forged = replace(ROUTER, pod_uid="pod-1", boot_id="boot-1", heads=heads)
+    heads = {UID: mark(1, 99), "another": mark(1, 99)}
+    forged = replace(ROUTER, pod_uid="pod-1", boot_id="boot-1", acknowledged=heads)
     bench.write(GUARDED, signed=write_lease(permit_keys(ROOT, UID).current, forged))
     assert (bench.routed(), bench.book.generation(UID), bench.book.generation("another")) == (set(), 0, 0)
     bench.write(forged)  # the same statement under the gateways' own key
@@ -182,7 +194,7 @@ def test_of_a_pods_processes_the_latest_counts(bench: Bench) -> None:
 
 def test_the_greatest_lineage_that_anybody_saw_is_known(bench: Bench) -> None:
     bench.write(GUARDED)
-    bench.write(replace(ROUTER, heads={UID: Seen("m", 9, 1)}))
+    bench.write(replace(ROUTER, acknowledged={UID: mark(1, 9)}))
     assert (bench.book.generation(UID), bench.book.generation("another")) == (9, 0)
 
 

@@ -7,16 +7,19 @@ import dataclasses
 
 import pytest
 
+from cachescope.controller.pool_ledgers import LOST
 from cachescope.controller.pools import PATIENCE
 from cachescope.core.errors import ClusterError
 from cachescope.core.labels import ROOT_KEYS_SECRET
 from cachescope.core.leases import GATEWAY, GUARD, LeaseStatement, lease_keys, lease_name, write_lease
-from cachescope.core.ledger_rules import MAX_INCIDENTS
 from cachescope.core.permits import permit_keys
+from cachescope.core.pool_rules import MAX_INCIDENTS
 from cachescope.kube.kinds import path_of
 from cachescope.kube.rest import Document
 from tests.unit.controller_bench import CHILDREN, POOL, POOL_KEY, Bench, epoch
 from tests.unit.pools import HUB
+
+POOL_UID = "pool-uid-1"
 
 
 @pytest.fixture
@@ -188,27 +191,27 @@ async def test_a_status_of_another_version_is_no_fault_of_the_spec(bench: Bench)
     assert bench.found("ServingPool", "tiny")["status"]["mode"] == "Shared"
 
 
-async def test_a_ledger_that_cannot_be_read_is_said_and_children_are_healed(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_ledger_that_cannot_be_read_goes_on_from_what_is_remembered(bench: Bench) -> None:
     bench.declare(epoch("e", floor=7))
-    bench.declare(epoch("broken"))
     await bench.pass_over()
-    ledger = bench.found("EpochLedger", "tiny")
-    bench.declare({**ledger, "spec": {}})
-    bench.remove("Service", "tiny")
-    for _ in range(2):
-        await bench.pass_over()
-    for type_, state in (("Ready", "False"), ("Degraded", "True")):
-        assert bench.condition("ServingPool", "tiny", type_) == (state, "LedgerUnusable")
-        assert "restore it, or delete it" in message(bench, type_)
-    assert bench.found("Service", "tiny")
+    generation = bench.found("EpochLedger", "tiny")["spec"]["lineage"]["generation"]
+    bench.declare({**bench.found("EpochLedger", "tiny"), "spec": {}})
+    await bench.pass_over()
+    assert bench.found("EpochLedger", "tiny")["spec"]["lineage"]["generation"] > generation
     assert bench.found("ServingPool", "tiny")["status"]["epoch"] == bench.found("CacheEpoch", "e")["status"]["epoch"] == 7
-    assert bench.condition("CacheEpoch", "e", "Accepted") == ("False", "LedgerUnusable")
-    assert bench.condition("CacheEpoch", "broken", "Accepted") == ("False", "InvalidSpec")
-    assert [item.message for item in caplog.records].count("ledger not usable") == 1
-    bench.declare(ledger)
+
+
+async def test_a_ledger_that_nobody_remembers_switches_off_what_incidents_can_until_people_resume(bench: Bench) -> None:
     await bench.pass_over()
-    assert bench.condition("ServingPool", "tiny", "Ready") == ("False", "NoReadyPod")
-    assert bench.condition("CacheEpoch", "e", "Accepted") == ("True", "Accepted")
+    bench.declare({**bench.found("EpochLedger", "tiny"), "spec": {}})
+    bench.restart()
+    await bench.pass_over()
+    status = bench.found("ServingPool", "tiny")["status"]
+    assert (status["bypassed"], status["publicStopped"], status["epoch"]) == (True, True, 2)
+    bench.declare(POOL, sharing={"resumeAfter": LOST})
+    await bench.pass_over()
+    status = bench.found("ServingPool", "tiny")["status"]
+    assert (status["bypassed"], status["publicStopped"]) == (False, False)
 
 
 async def test_more_incidents_than_fit_are_no_fault_of_the_spec_and_children_are_made(bench: Bench) -> None:
@@ -267,7 +270,7 @@ def write_leases(bench: Bench, *, tick: int, routed: bool = True) -> None:
     """A guard and a gateway write their leases."""
     pods = {"pool-uid-1": ("uid-p",)} if routed else {}
     for statement, ring in (
-        (LeaseStatement(GUARD, "uid-p", "b", tick, 30_000, "0.1.0", {}, "pool-uid-1"), permit_keys(bench.keys.ring, "pool-uid-1")),
+        (LeaseStatement(GUARD, "uid-p", "b", tick, 30_000, "0.1.0", pool_uid=POOL_UID), permit_keys(bench.keys.ring, POOL_UID)),
         (LeaseStatement(GATEWAY, "uid-g", "b", tick, 30_000, "0.1.0", routable=pods), lease_keys(bench.keys.ring)),
     ):
         text = write_lease(ring.current, statement)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cachescope.controller.dispatch import affected
+from cachescope.controller.dispatch import affected, authorization
 from cachescope.controller.health import MAX_AGE_SECONDS, Health
 from cachescope.controller.metrics import Metrics
 from cachescope.controller.options import Options
@@ -21,7 +21,9 @@ from cachescope.core.errors import ClusterError, SpecError
 from cachescope.kube.rest import ConflictError, Document
 
 POOL, OTHER = Key("ServingPool", "ns", "tiny"), Key("ServingPool", "ns", "other")
+THIRD = Key("ServingPool", "ns", "third")
 TENANT, SCOPE = Key("Tenant", "ns", "t"), Key("CacheScope", "ns", "s")
+EPOCH, PEOPLE = Key("CacheEpoch", "ns", "e"), authorization("ns")
 OWNED = {"ownerReferences": [{"kind": "ServingPool", "name": "tiny"}]}
 LABELLED = {"labels": {"cachescope.dev/pool": "tiny"}}
 
@@ -36,7 +38,7 @@ def store() -> Store:
     made = Store()
     for key in (POOL, OTHER):
         made.put("ServingPool", document(key, model={"name": "m"}))
-    made.put("ServingPool", document(Key("ServingPool", "ns", "third"), model={"name": "n"}))
+    made.put("ServingPool", document(THIRD, model={"name": "n"}))
     made.put("Tenant", document(TENANT, identities={"apiKeys": [{"secretName": "keys"}]}))
     made.put("CacheScope", document(SCOPE))
     return made
@@ -46,7 +48,10 @@ def store() -> Store:
     ("key", "documents", "due"),
     [
         (Key("EpochLedger", "ns", "tiny"), [{}], {POOL}),
-        (Key("CacheEpoch", "ns", "e"), [{"spec": {"target": {"name": "tiny"}}}], {POOL}),
+        (Key("EpochLedger", "ns", "authorization.shard-0"), [{}], {PEOPLE}),
+        (Key("CacheEpoch", "ns", "e"), [{"spec": {"target": {"name": "tiny"}}}], {EPOCH, POOL}),
+        (Key("CacheEpoch", "ns", "e"), [{"spec": {"target": {"kind": "CacheScope", "name": "s"}}}], {EPOCH, POOL, OTHER, THIRD}),
+        (Key("CacheEpoch", "ns", "e"), [{"spec": {"target": {"kind": "Tenant", "name": "t"}}}], {EPOCH}),
         (Key("Deployment", "ns", "x"), [{"metadata": OWNED}], {POOL}),
         (Key("Pod", "ns", "x"), [{"metadata": LABELLED}], {POOL}),
         (Key("Service", "ns", "x"), [{"metadata": {}}, {"metadata": OWNED}], {POOL}),
@@ -54,9 +59,9 @@ def store() -> Store:
         (Key(API_KEYS, "ns", "others"), [{}], set()),
         (Key(API_KEYS, "elsewhere", "keys"), [{}], set()),
         (TENANT, [{}, {}], {TENANT}),
-        (TENANT, [{}], {TENANT, SCOPE}),
-        (SCOPE, [{}], {SCOPE}),
-        (POOL, [{"spec": {"model": {"name": "m"}}}], {POOL, OTHER, SCOPE}),
+        (TENANT, [{}], {TENANT, SCOPE, PEOPLE}),
+        (SCOPE, [{"spec": {"pools": ["tiny"]}}], {SCOPE, POOL, PEOPLE}),
+        (POOL, [{"spec": {"model": {"name": "m"}}}], {POOL, OTHER, SCOPE, PEOPLE}),
         (POOL, [{"spec": {"model": {"name": "m"}}}, {"spec": {"model": {"name": "m"}}}], {POOL}),
         (POOL, [{"spec": {"model": {"name": "x"}}}, {"spec": {"model": {"name": "m"}}}], {POOL, OTHER}),
         (Key("FenceLease", "ns", "l"), [{}], set()),

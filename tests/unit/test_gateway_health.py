@@ -46,8 +46,23 @@ async def test_readiness_tells_why_a_pool_is_not_routed_to_and_stays(world: Worl
     assert ready
     assert "holds no FenceLease" in str(report["pools"])
     world.path.cluster.ledgers.remove(NAMESPACE, POOL)
-    world.path.configuration.take_ledgers()
+    world.path.round()
     assert "no EpochLedger" in str(health(world).report()[1]["pools"])
+
+
+@pytest.mark.parametrize(
+    ("now", "state", "ready", "fresh"),
+    [(1_000, "with_right", True, 0), (61_000, "fresh_only", True, 599), (700_000, "stopped", False, 0)],
+)
+async def test_readiness_and_metrics_say_how_far_it_may_decide(world: World, now: int, state: str, ready: bool, fresh: int) -> None:
+    await world.rounds.round()
+    world.now = now
+    found, report = health(world).report()
+    assert (found, report["state"], report["fresh_seconds"]) == (ready, state, fresh)
+    text = metrics(world)
+    for name in ("with_right", "fresh_only", "stopped"):
+        assert f'cachescope_gateway_state{{state="{name}"}} {float(name == state)}' in text
+    assert f"cachescope_gateway_fresh_seconds {float(fresh)}" in text
 
 
 @pytest.mark.parametrize(("age", "ready"), [(50.0, True), (121.0, False), (None, False)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -11,21 +12,28 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from cachescope.api.documents import API_VERSION, parse
-from cachescope.api.ledgers import FenceLease, FenceLeaseSpec
-from cachescope.core.epochs import Floors, epoch
+from cachescope.api.ledgers import FenceLease
 from cachescope.core.errors import ClusterError, SpecError, WireFormatError
-from cachescope.core.leases import GATEWAY, LeaseStatement, Right, Seen, lease_keys, read_lease, write_lease
-from cachescope.core.types import Epoch
+from cachescope.core.labels import LEDGER_LABEL
+from cachescope.core.leases import GATEWAY, LeaseStatement, Right, lease_keys, read_lease
+from cachescope.core.ledgers import AUTHORIZATION_HEAD, Floor, advanced, authorization_key, shard_name
+from cachescope.core.permits import PERMIT_HEADER, read_permit
+from cachescope.core.policy_digest import policy_digest
+from cachescope.core.types import Digest, Epoch
 from cachescope.gateway import lease as lease_module
 from cachescope.gateway.audit import Audit
 from cachescope.gateway.decision import Decision
 from cachescope.gateway.exchange import Forward
-from cachescope.gateway.keys import parse_keys
-from cachescope.gateway.lease import GatewayLease, Pod, RestLeases, ledgers_path
+from cachescope.gateway.lease import GatewayLease, Pod, Times, ledgers_path
+from cachescope.gateway.lease_store import RestLeases
 from cachescope.gateway.standing import MAX_AGE_SECONDS, Standing
 from cachescope.kube.rest import ApiError, ConflictError, Document, NotFoundError
-from cachescope.leases.rounds import LeaseConflict, LeaseGone, LostAnswer, Rounds, Stored
-from tests.unit.whole_path import FIRST, NAMESPACE, POOL, POOL_UID, ROOT_KEYS, WholePath
+from cachescope.kube.watched import Name
+from cachescope.leases.ports import LeaseConflict, LeaseGone, LostAnswer, Stored
+from cachescope.leases.rounds import Rounds
+from tests.unit.guard_fakes import until
+from tests.unit.test_ledger_heads import shard_of
+from tests.unit.whole_path import FIRST, FIRST_AUTHORIZATION, NAMESPACE, POOL, POOL_UID, WholePath
 
 CHAT = b'{"model": "tiny", "messages": [{"role": "user", "content": "hello"}]}'
 PATH = f"/apis/{API_VERSION}/namespaces/{NAMESPACE}/fenceleases"
@@ -39,11 +47,21 @@ class Api:
         self.leases: dict[str, Document] = {}
         self.fail: ApiError | None = None
         self.version = 0
+        self.read: list[str] = []
 
-    async def get(self, path: str, **query: str) -> Document:  # noqa: ARG002 - one page is enough
+    async def get(self, path: str, **query: str) -> Document:
         self._may_fail()
+        self.read.append(path)
+        ledgers = self.path.cluster.ledgers.documents
         if path == ledgers_path(NAMESPACE):
-            return {"metadata": {"resourceVersion": "1"}, "items": list(self.path.cluster.ledgers.documents.values())}
+            name, _, value = query["labelSelector"].partition("=")
+            items = [item for item in ledgers.values() if item["metadata"]["labels"].get(name) == value]
+            return {"metadata": {"resourceVersion": "1"}, "items": items}
+        if path.startswith(ledgers_path(NAMESPACE)):
+            found = ledgers.get(Name(NAMESPACE, path.rpartition("/")[2]))
+            if found is None:
+                raise NotFoundError(404, "it is not there; create it")
+            return found
         if path not in self.leases:
             raise NotFoundError(404, "it is not there; create it")
         return self.leases[path]
@@ -93,11 +111,11 @@ class World:
             ledgers=ledgers_path(NAMESPACE),
             configuration=self.path.configuration,
             routable=lambda: self.path.fleet.routable(self.path.snapshot().trusts),
-            lease_ms=60_000,
+            times=Times(60_000, 600_000),
         )
         store = RestLeases(self.api, NAMESPACE)
         self.rounds = Rounds(store, self.holder, right=self.right, clock=lambda: self.now, lease_ms=60_000)
-        self.standing = Standing(self.path.configuration, self.right, lambda: self.now, lambda: self.ages)
+        self.standing = Standing(self.path.configuration, self.right, lambda: self.now, lambda: self.ages, fresh_ms=lambda: 600_000)
         self.path.gate = Decision(self.standing.in_force, self.path.fleet, Audit(CollectorRegistry()))
 
     @property
@@ -105,9 +123,17 @@ class World:
         (document,) = self.api.leases.values()
         return parse(FenceLease, document, "the API")
 
-    async def status(self) -> tuple[int, str]:
-        found = await self.path.decide(self.path.credentials.api_keys["blue-carol"], CHAT)
-        return (200, "") if isinstance(found, Forward) else (found.status, found.reason)
+    @property
+    def statement(self) -> LeaseStatement:
+        return read_lease(lease_keys(self.path.snapshot().keys.root), self.lease.spec.statement, name=self.lease.name)
+
+    async def status(self, who: str = "blue-carol") -> tuple[int, str]:
+        found = await self.path.decide(self.path.credentials.api_keys[who], CHAT)
+        if not isinstance(found, Forward):
+            return found.status, found.reason
+        self.path.gate.finished(found)
+        permit = read_permit(self.path.snapshot().permits[POOL_UID], found.set_headers[PERMIT_HEADER])
+        return 200, permit.reuse.value
 
 
 @pytest.fixture
@@ -122,7 +148,10 @@ async def test_the_lease_says_what_is_applied_and_is_signed(world: World) -> Non
     keys, lease = lease_keys(world.path.snapshot().keys.root), world.lease
     statement = read_lease(keys, lease.spec.statement, name=lease.name)
     assert (statement.holder, statement.pod_uid, statement.lease_ms) == (GATEWAY, "gateway-pod-uid", 60_000)
-    assert statement.heads == {POOL_UID: Seen(FIRST.lineage, 1, 1)}
+    assert statement.acknowledged == {POOL_UID: FIRST.mark, authorization_key(NAMESPACE): FIRST_AUTHORIZATION.mark}
+    assert statement.witnesses.keys() == {authorization_key(NAMESPACE)}
+    assert statement.witnesses[authorization_key(NAMESPACE)]["mac"]["key"] == "k1", "whole, with the operator's seal"
+    assert (statement.fresh_ms, statement.released) == (600_000, False)
     assert statement.routable == {POOL_UID: ("pod-uid",)}
     assert lease.name.startswith("gateway-pod-uid.")
     assert (lease.spec.holder, lease.spec.pod, lease.spec.tick) == ("Gateway", "gateway-0", statement.tick)
@@ -136,21 +165,58 @@ async def test_a_ledger_that_nobody_can_read_ends_no_round(world: World, monkeyp
 
     monkeypatch.setattr(lease_module, "read_ledger", broken)
     found = await world.holder.read_heads()
-    assert ["OverflowError" in reading.fault for reading in found.values()] == [True]
+    assert ["OverflowError" in reading.fault for reading in found.heads.values()] == [True, True]
 
 
-async def test_without_a_live_right_nothing_is_decided(world: World) -> None:
-    assert await world.status() == (503, "gateway_not_ready")
-    await world.rounds.round()
-    assert await world.status() == (200, "")
-    world.now = 59_999
-    assert await world.status() == (200, "")
-    world.now = 60_000
+async def test_nothing_is_decided_before_the_first_right(world: World) -> None:
     assert await world.status() == (503, "gateway_not_ready")
     assert "no live right" in " ".join(world.standing.problems())
     await world.rounds.round()
-    assert await world.status() == (200, "")
+    assert await world.status() == (200, "Salted")
     assert not list(world.standing.problems())
+
+
+class TestWithoutARight:
+    @pytest.mark.parametrize(
+        ("now", "found", "state"),
+        [
+            (0, (200, "Salted"), "with_right"),
+            (59_999, (200, "Salted"), "with_right"),
+            (60_000, (200, "Fresh"), "fresh_only"),
+            (659_999, (200, "Fresh"), "fresh_only"),
+            (660_000, (503, "gateway_not_ready"), "stopped"),
+        ],
+    )
+    async def test_it_goes_on_without_reuse_for_a_bounded_time(
+        self, world: World, now: int, found: tuple[int, str], state: str
+    ) -> None:
+        await world.rounds.round()
+        world.now = now
+        world.path.clock_ms += 1
+        assert (await world.status(), world.standing.state()) == (found, state)
+        assert bool(list(world.standing.problems())) is (state == "stopped")
+        await world.rounds.round()
+        assert await world.status() == (200, "Salted"), "control: with the next right there is reuse again"
+
+    async def test_nothing_is_decided_for_tenants_of_high_sensitivity(self, world: World) -> None:
+        world.path.edit("Tenant", "blue", lambda tenant: tenant["spec"].update(sensitivity="High"))
+        await world.rounds.round()
+        assert await world.status() == (200, "Salted")
+        world.now = 60_000
+        assert await world.status() == (503, "gateway_not_ready")
+        assert (await world.path.models(world.path.credentials.api_keys["blue-carol"])).status == 503  # type: ignore[attr-defined]
+        assert await world.status("red-alice") == (200, "Fresh"), "control: others go on"
+
+    async def test_a_right_that_was_revoked_with_its_lease_is_followed_by_nothing(self, world: World) -> None:
+        await world.rounds.round()
+        world.right.revoke()
+        assert await world.status() == (503, "gateway_not_ready")
+
+    @pytest.mark.parametrize(("age", "status"), [(720.0, 200), (721.0, 503)])
+    async def test_an_outage_makes_watches_older_and_stops_nothing_sooner(self, world: World, age: float, status: int) -> None:
+        await world.rounds.round()
+        world.now, world.ages["Tenant"] = 600_000, age
+        assert (await world.status())[0] == status
 
 
 async def test_a_right_that_ended_while_a_body_came_in_is_a_503(world: World) -> None:
@@ -170,21 +236,122 @@ async def test_a_watch_that_is_not_followed_ends_decisions_after_two_minutes(wor
     assert ("CacheScope" in " ".join(world.standing.problems())) is (status == 503)
 
 
-async def test_a_round_takes_over_the_heads_that_it_read(world: World) -> None:
-    floors = Floors({world.path.pool_target(): Epoch(8)}, epoch(1))
-    world.path.cluster.write_ledger(NAMESPACE, POOL, replace(FIRST, sequence=4, floors=floors))
+async def test_a_round_takes_over_what_it_read_and_the_next_write_acknowledges_it(world: World) -> None:
+    newer = advanced(FIRST, floors={world.path.pool_target(): Floor(Epoch(8))})
+    world.path.cluster.write_ledger(NAMESPACE, POOL, newer)
     await world.rounds.round()
-    assert world.path.snapshot().heads[POOL_UID].sequence == 4
+    assert world.path.snapshot().states[POOL_UID].pool == newer
+    assert world.statement.acknowledged[POOL_UID] == FIRST.mark, "control: what was written before the read does not say it"
+    assert world.holder.acknowledges_more()
+    await world.rounds.acknowledge()
+    assert world.statement.acknowledged[POOL_UID] == newer.mark
+    assert not world.holder.acknowledges_more()
+
+
+async def test_a_ledger_without_its_label_is_not_read(world: World) -> None:
+    world.path.edit("EpochLedger", POOL, lambda ledger: ledger["metadata"]["labels"].pop(LEDGER_LABEL))
     await world.rounds.round()
-    statement = read_lease(lease_keys(world.path.snapshot().keys.root), world.lease.spec.statement, name=world.lease.name)
-    assert statement.heads[POOL_UID].sequence == 4
+    assert await world.status() == (503, "no_endpoint")
+
+
+class TestShards:
+    """A namespace whose shards are not at or above what its head announces issues nothing, and is not acknowledged."""
+
+    def announce(self, world: World) -> str:
+        """The operator announces a shard; only a test that puts it there lets it be found."""
+        target = world.path.tenant_target("blue")
+        self.shard = shard_of(target, Floor(Epoch(7)))
+        name = shard_name(target)
+        head = advanced(FIRST_AUTHORIZATION, shards={name: self.shard.mark})
+        world.path.cluster.write_ledger(NAMESPACE, AUTHORIZATION_HEAD, head)
+        return name
+
+    async def test_without_the_shard_nothing_is_issued(self, world: World) -> None:
+        name = self.announce(world)
+        await world.rounds.round()
+        await world.rounds.acknowledge()
+        assert await world.status() == (503, "gateway_not_ready")
+        assert name in world.path.configuration.faults()[f"EpochLedger {NAMESPACE}/{AUTHORIZATION_HEAD}"]
+        assert world.statement.acknowledged.keys() == {POOL_UID}, "the pool's own ledger is another one"
+        world.path.cluster.write_ledger(NAMESPACE, name, self.shard)
+        await world.rounds.round()
+        await world.rounds.acknowledge()
+        assert await world.status() == (200, "Salted")
+        assert world.statement.acknowledged.keys() == {POOL_UID, authorization_key(NAMESPACE)}
+
+    async def test_a_shard_is_read_once(self, world: World) -> None:
+        name = self.announce(world)
+        world.path.cluster.write_ledger(NAMESPACE, name, self.shard)
+        for _ in range(3):
+            await world.rounds.round()
+        assert [path.rpartition("/")[2] for path in world.api.read].count(name) == 1
+
+
+class TestPolicy:
+    """A gateway that read a digest of policy that it has not loaded issues nothing, and does not acknowledge that head."""
+
+    def want(self, world: World, digest: str) -> None:
+        world.path.cluster.write_ledger(
+            NAMESPACE, AUTHORIZATION_HEAD, advanced(FIRST_AUTHORIZATION, policy={"Tenant": Digest(digest)})
+        )
+
+    async def test_a_digest_that_is_loaded_changes_nothing(self, world: World) -> None:
+        self.want(world, digest_of(world))
+        await world.rounds.round()
+        await world.rounds.acknowledge()
+        assert await world.status() == (200, "Salted")
+        assert world.statement.acknowledged[authorization_key(NAMESPACE)].sequence == 2
+
+    async def test_a_round_does_not_end_before_it_is_loaded(self, world: World) -> None:
+        await world.rounds.round()
+        self.want(world, "sha256:" + "0" * 64)
+        round_ = asyncio.ensure_future(world.rounds.round())
+        await asyncio.wait([round_], timeout=0.01)
+        assert not round_.done()
+        assert await world.status() == (503, "gateway_not_ready")
+        world.now = 70_000
+        assert (world.standing.state(), await world.status()) == ("stopped", (503, "gateway_not_ready")), "nor `Fresh`"
+        assert "Tenant" in " ".join(world.standing.problems())
+        assert not any(name.startswith("authorization/") for name in world.holder._acknowledged(world.path.snapshot()))
+        loading = world.path.configuration.loading
+        loading.listed(list(loading.unmet), world.path.cluster.tenants.version)
+        assert not await round_, "it took longer than the lease"
+        assert await world.rounds.round()
+        assert await world.status() == (200, "Salted")
+
+    async def test_a_request_waits_a_moment_for_policy_that_is_being_loaded(self, world: World) -> None:
+        await world.rounds.round()
+        world.path.gate = replace(world.path.gate, settled=world.standing.settled)
+        self.want(world, "sha256:" + "0" * 64)
+        world.path.configuration.take_hints()
+        waiting = asyncio.ensure_future(world.status())
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        loading = world.path.configuration.loading
+        loading.listed(list(loading.unmet), world.path.cluster.tenants.version)
+        assert await asyncio.wait_for(waiting, 1) == (200, "Salted")
+
+    async def test_a_change_that_is_not_compiled_is_not_loaded(self, world: World) -> None:
+        await world.rounds.round()
+        world.path.cluster.edit("Tenant", "blue", lambda it: it["spec"].update(suspended=True), namespace=NAMESPACE)
+        self.want(world, digest_of(world))
+        world.path.configuration.take_hints()
+        assert await world.status() == (503, "gateway_not_ready")
+        world.path.refresh()
+        assert await world.status() == (403, "permission_denied")
+        assert await world.status("red-alice") == (200, "Salted")
+
+
+def digest_of(world: World) -> Digest:
+    """What the operator computes of all tenants."""
+    return policy_digest("Tenant", world.path.cluster.tenants.documents.values())
 
 
 async def test_a_ledger_that_cannot_be_read_costs_no_right(world: World) -> None:
-    broken = {"metadata": {"name": "other", "namespace": NAMESPACE, "resourceVersion": "1"}, "spec": {"lineage": 1}}
+    broken = {"metadata": {"name": "other", "namespace": NAMESPACE, "labels": {LEDGER_LABEL: "head"}}, "spec": {"lineage": 1}}
     world.path.cluster.ledgers.put(broken)
     await world.rounds.round()
-    assert await world.status() == (200, "")
+    assert await world.status() == (200, "Salted")
     assert f"EpochLedger {NAMESPACE}/other" in world.path.configuration.faults()
 
 
@@ -204,7 +371,7 @@ async def test_a_lease_that_was_deleted_ends_the_right_and_goes_on_under_another
     await world.rounds.round()
     assert await world.status() == (503, "gateway_not_ready")
     await world.rounds.round()
-    assert await world.status() == (200, "")
+    assert await world.status() == (200, "Salted")
     assert world.holder.lease_name() not in (name, "")
     assert world.lease.name == world.holder.lease_name()
 
@@ -262,11 +429,11 @@ async def test_an_answer_that_is_no_lease_is_a_lost_one(world: World) -> None:
         await RestLeases(world.api, NAMESPACE).create("a.b", {"tick": 1})
 
 
-def test_the_lease_of_a_gateway_with_a_thousand_pools_can_be_read() -> None:
-    keys = lease_keys(parse_keys(ROOT_KEYS).root)
-    uids = [f"{number:08}-0000-4000-8000-000000000000" for number in range(1000)]
-    heads, routable = {uid: Seen("11" * 16, 2**40, 2**40) for uid in uids}, {uid: (uid, uid) for uid in uids}
-    statement = LeaseStatement(GATEWAY, uids[0], "ab" * 16, 1, 60_000, "0.1.0", heads=heads, routable=routable)
-    text = write_lease(keys.current, statement)
-    assert read_lease(keys, text, name=f"{uids[0]}.{'ab' * 16}") == statement
-    assert FenceLeaseSpec(holder="Gateway", pod="g", tick=1, lease_seconds=60, version="0.1.0", statement=text)
+async def test_a_gateway_that_ends_says_so(world: World) -> None:
+    running = asyncio.ensure_future(world.rounds.run())
+    await until(lambda: world.right.live(0))
+    assert (world.statement.released, bool(world.statement.routable)) == (False, True)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    assert (world.statement.released, bool(world.statement.routable)) == (True, False)
+    assert await world.status() == (503, "gateway_not_ready")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from cachescope.core import salts
-from cachescope.core.epochs import EpochVector
 from cachescope.core.record import IdentityRecord
 from cachescope.core.types import Salt
 from cachescope.gateway import binding, decision
@@ -20,6 +20,7 @@ from cachescope.guard.asgi import Admitted, Guard
 from cachescope.guard.in_flight import Flight
 from cachescope.guard.process import GuardProcess
 from cachescope.guard.wire import Receive, Scope
+from tests.unit.test_permits import PERMIT
 from tests.unit.whole_path import BLOCK, CHAT, NAMESPACE, WholePath, prompt
 
 TRIES = 50
@@ -195,9 +196,10 @@ class LeakyGuard(Guard):
     """Lets all pass."""
 
     async def decide(self, process: GuardProcess, scope: Scope, receive: Receive) -> Admitted:  # noqa: ARG002 - that is the leak
-        head = process.source.current(0)
-        assert head is not None
-        return Admitted(Flight(EpochVector(()), 1, head), (await receive())["body"])
+        heads = process.source.heads
+        assert heads is not None
+        flight = Flight(replace(PERMIT, seen=heads.seen), heads, generation=process.source.generation, now=process.tick())
+        return Admitted(flight, (await receive())["body"])
 
 
 class TestTheSuiteNoticesALeak:

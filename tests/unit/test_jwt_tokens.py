@@ -62,6 +62,15 @@ async def test_a_good_token_belongs_to_its_tenant() -> None:
     assert await tokens.authenticate(signed) == ALICE
 
 
+@pytest.mark.parametrize(("iat", "issued_at"), [(NOW - 5, NOW - 5), (NOW - 4.5, NOW - 5), (None, None)])
+async def test_an_identity_says_when_its_token_was_issued_also_when_it_is_remembered(
+    iat: float | None, issued_at: int | None
+) -> None:
+    tokens = verifier()
+    for _ in range(2):
+        assert (await tokens.authenticate(sign(claims(iat=iat)))).issued_at == issued_at
+
+
 GOOD = sign(claims())
 HEAD, PAYLOAD, SIGNATURE = GOOD.split(".")
 FOREIGN = jwk(ec_key("foreign"), kid="one")

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 import yaml
 
-from cachescope.core.heads import Head
+from cachescope.core.ledgers import AUTHORIZATION_HEAD, Ledger, Lineage, Role
 from cachescope.gateway.exchange import Answer, Forward, RequestHead
 from cachescope.kube.watched import Name
 from e2e.stack.credentials import api_key_secret, new_key
 from tests.unit.whole_path import CHAT as CHAT_PATH
-from tests.unit.whole_path import FIRST, NAMESPACE, POOL, WholePath, prompt
+from tests.unit.whole_path import FIRST_AUTHORIZATION, NAMESPACE, POOL, WholePath, prompt
 
 RIVAL = "rivals"
 CHAT = b'{"model": "tiny", "messages": [{"role": "user", "content": "hello"}]}'
@@ -197,8 +197,9 @@ class TestPools:
         path.edit_namespace(NAMESPACE, {"team": "any"})
         for namespace in (NAMESPACE, RIVAL):
             path.cluster.apply(hijacker, namespace)
-            path.cluster.write_ledger(namespace, "hijacker", Head("33" * 16, 1, FIRST.floors))
-        path.configuration.take_ledgers()
+            path.cluster.write_ledger(namespace, "hijacker", Ledger(Role.POOL, Lineage(1, "33" * 16), 1))
+        path.cluster.write_ledger(RIVAL, AUTHORIZATION_HEAD, FIRST_AUTHORIZATION)
+        path.round()
         path.refresh()
         for name in ("red", "blue", "green"):
             served = path.snapshot().policy.models(uid(path, name))["tiny"].pool

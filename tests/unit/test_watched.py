@@ -165,3 +165,67 @@ async def test_a_fault_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         await followed(Script(ApiError(0, "refused"), ApiError(0, "refused"), listed(5), ApiError(0, "refused"), listed(5), []))
     assert [record.__dict__["fault"] for record in caplog.records] == ["refused"]
+
+
+async def test_a_watch_that_stalled_is_left_for_a_new_list_when_somebody_knows_better() -> None:
+    script = Script(listed(5, item("a", 1, "1")))
+    watched: Watched[Any] = Watched(script, "/things", parse=lambda document: document["value"])
+    task = asyncio.create_task(watched.run())
+    await asyncio.wait_for(script.done.wait(), 10)
+    renewed = [asyncio.create_task(watched.renew()) for _ in range(2)]
+    script.done.clear()
+    script.answers.append(listed(9, item("a", 9, "2")))
+    await asyncio.wait_for(asyncio.gather(*renewed), 10)
+    assert watched.items() == {Name("n", "a"): "2"}
+    await asyncio.wait_for(script.done.wait(), 10)
+    assert asked(script) == ["list", "watch 5", "list", "watch 9"]
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_a_list_that_began_before_it_was_asked_for_does_not_count() -> None:
+    began, answer = asyncio.Event(), asyncio.Event()
+
+    class Slow(Script):
+        async def get(self, path: str, **query: str) -> Document:
+            found = await super().get(path, **query)
+            began.set()
+            await answer.wait()
+            return found
+
+    script = Slow(listed(5), listed(9, item("a", 9, "2")))
+    watched: Watched[Any] = Watched(script, "/things", parse=lambda document: document["value"])
+    task = asyncio.create_task(watched.run())
+    await asyncio.wait_for(began.wait(), 10)
+    renewed = asyncio.create_task(watched.renew())
+    await asyncio.sleep(0)
+    answer.set()
+    await asyncio.wait_for(renewed, 10)
+    assert watched.items() == {Name("n", "a"): "2"}
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_who_keeps_account_is_told_of_every_object_that_came_changed_or_went() -> None:
+    script = Script(
+        listed(5, item("a", 1, "1"), item("b", 2, "2")),
+        [event("MODIFIED", item("a", 6, "3")), event("ADDED", item("c", 7, "4")), event("DELETED", item("b", 8))],
+        ExpiredError(410, "gone"),
+        listed(20, item("a", 6, "3"), item("d", 19, "5")),
+    )
+    told: list[tuple[Any, Any] | str] = []
+    watched: Watched[Any] = Watched(
+        script,
+        "/things",
+        parse=lambda document: document["value"],
+        changed=lambda: told.append("changed"),
+        replaced=lambda before, after: told.append((before, after)),
+    )
+    task = asyncio.create_task(watched.run())
+    await asyncio.wait_for(script.done.wait(), 10)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    first, rest, last = told[:3], told[3:9], told[9:]
+    assert (set(first[:2]), first[2]) == ({(None, "1"), (None, "2")}, "changed")
+    assert rest == [("1", "3"), "changed", (None, "4"), "changed", ("2", None), "changed"]
+    assert (set(last[:2]), last[2:]) == ({("4", None), (None, "5")}, ["changed"])

@@ -22,11 +22,13 @@ from prometheus_client import CollectorRegistry
 
 from cachescope.api.settings import IdentityProvider
 from cachescope.core.endpoints import Endpoint
-from cachescope.core.epochs import EpochVector, Floors, epoch, target_name
-from cachescope.core.heads import Head
+from cachescope.core.epochs import target_name
+from cachescope.core.heads import Heads
 from cachescope.core.leases import GUARD, LeaseStatement, lease_name, write_lease
+from cachescope.core.ledgers import AUTHORIZATION_HEAD, Floor, Ledger, Lineage, Role, advanced
 from cachescope.core.permits import permit_keys
 from cachescope.core.record import EngineDigests
+from cachescope.core.scopes import Credential
 from cachescope.core.statements import CHALLENGE_HEADER, STATEMENT_HEADER
 from cachescope.core.types import Digest, Epoch, TargetKind, TargetName
 from cachescope.gateway.audit import Audit
@@ -39,10 +41,12 @@ from cachescope.gateway.guard_leases import GuardLeases
 from cachescope.gateway.identity.jwks import KeySet
 from cachescope.gateway.identity.jwks_sources import FileKeySet
 from cachescope.gateway.snapshot import Snapshot
+from cachescope.gateway.standing import InForce
 from cachescope.guard.asgi import Guard, Running
 from cachescope.guard.key_folder import KeyFolder
 from cachescope.guard.process import GuardProcess
 from cachescope.guard.wire import Receive, Scope, Send
+from cachescope.kube.watched import Name
 from e2e.stack.credentials import Credentials, load
 from tests.unit.cluster_fakes import FakeCluster, settled
 from tests.unit.guard_fakes import FakeHeads, Server, scope, settings_of
@@ -55,7 +59,8 @@ ADDRESS = "10.0.0.1:8000"
 CHAT = "/v1/chat/completions"
 BLOCK = 16
 ROOT_KEYS = {"k1": "5a" * 32, "targets": "6b" * 32}
-FIRST = Head("11" * 16, 1, Floors(base=epoch(1)))
+FIRST = Ledger(Role.POOL, Lineage(1, "11" * 16), 1)
+FIRST_AUTHORIZATION = Ledger(Role.AUTHORIZATION, Lineage(1, "22" * 16), 1)
 
 
 class PrefixCachingEngine:
@@ -92,6 +97,11 @@ class WholePath:
     Args:
         folder: An empty folder for the configuration.
         guard: The guard's class; tests pass a leaky one to see that they would notice.
+
+    Attributes:
+        pool_ledger: What the operator wrote last of the pool.
+        authorization: The same of the namespace's authorization head.
+        fresh_only: Whether the gateway's right ran out.
     """
 
     def __init__(self, folder: Path, guard: type[Guard] = Guard) -> None:
@@ -101,15 +111,18 @@ class WholePath:
         self.cluster = cluster_of(self.credentials)
         write_mounted(folder, self.credentials)
         self.configuration = Configuration(folder / "mounted", self.cluster.stores, FileKeySets(), now=time.time)
+        self.pool_ledger, self.authorization = FIRST, FIRST_AUTHORIZATION
+        self.fresh_only = False
         self.refresh()
+        self.round()
         self.engine = PrefixCachingEngine()
-        self.heads = FakeHeads(FIRST)
+        self.heads = FakeHeads(Heads(FIRST, FIRST_AUTHORIZATION))
         self.process = self._guard_process()
         running = Running(self.process)
         running.background = None
         self.guard = guard(self.engine, running)
         self.fleet = Fleet(OneEndpoint(), self, GuardLeases(self.cluster.leases.get), clock=lambda: self.clock_ms)
-        self.gate = Decision(self.configuration.current, self.fleet, Audit(CollectorRegistry()))
+        self.gate = Decision(self.in_force, self.fleet, Audit(CollectorRegistry()))
         self.last: Forward | None = None
         self.write_lease()
 
@@ -118,6 +131,15 @@ class WholePath:
         found = self.configuration.current()
         assert found is not None, self.configuration.fault
         return found
+
+    def in_force(self) -> InForce | None:
+        """What the gateway decides with, under a right that a test does not care for."""
+        found = self.configuration.current()
+        return InForce(found, self.fresh_only) if found is not None and not self.configuration.stale else None
+
+    def round(self) -> None:
+        """Let the gateway read all ledgers, as in each of its rounds."""
+        self.configuration.take_ledgers(self.cluster.read_ledgers(self.configuration.ledgers))
 
     def refresh(self) -> None:
         """Let the gateway take over what changed; nothing may be at fault."""
@@ -190,21 +212,44 @@ class WholePath:
 
     def raise_pool_epoch(self, value: int) -> None:
         """Roll the pool's epoch forward, for gateway and guard."""
-        sequence = self.snapshot().heads[POOL_UID].sequence + 1
-        head = replace(FIRST, sequence=sequence, floors=Floors({self.pool_target(): Epoch(value)}, FIRST.floors.base))
-        self.heads.head = head
-        self.write_ledger(head)
+        self.advance_pool(floors={self.pool_target(): Floor(Epoch(value), abort_below=Epoch(value))})
 
-    def write_ledger(self, head: Head) -> None:
-        """What the operator does with the pool's ledger."""
-        self.cluster.write_ledger(NAMESPACE, POOL, head)
-        self.configuration.take_ledgers()
+    def advance_pool(self, **changes: Any) -> None:
+        """Write the next state of the pool's ledger, for gateway and guard."""
+        self.write_pool(advanced(self.pool_ledger, **changes))
+
+    def advance_authorization(self, floors: dict[TargetName, Floor] | None = None, **changes: Any) -> None:
+        """Write the next state of the authorization head, for gateway and guard; other targets stay as they are."""
+        self.write_authorization(advanced(self.authorization, floors={**self.authorization.floors, **(floors or {})}, **changes))
+
+    def write_pool(self, ledger: Ledger) -> None:
+        """What the operator does with the pool's ledger; both learn of it by their watches."""
+        self.pool_ledger = ledger
+        self.cluster.write_ledger(NAMESPACE, POOL, ledger)
+        self._tell()
+
+    def write_authorization(self, ledger: Ledger) -> None:
+        """What the operator does with the authorization head."""
+        self.authorization = ledger
+        self.cluster.write_ledger(NAMESPACE, AUTHORIZATION_HEAD, ledger)
+        self._tell()
+
+    def _tell(self) -> None:
+        self.heads.heads = Heads(self.pool_ledger, self.authorization)
+        self.configuration.take_hints()
 
     def pool_target(self) -> TargetName:
         return target_name(self.snapshot().keys.targets, TargetKind.POOL, POOL_UID)
 
-    def vector(self, value: int) -> EpochVector:
-        return EpochVector.of({self.pool_target(): Epoch(value)})
+    def tenant_target(self, name: str) -> TargetName:
+        return target_name(self.snapshot().keys.targets, TargetKind.TENANT, self.tenant_uid(name))
+
+    def principal_target(self, tenant: str, who: Credential) -> TargetName:
+        key, uid = self.snapshot().keys.targets, self.tenant_uid(tenant)
+        return target_name(key, TargetKind.PRINCIPAL, uid, who.kind, who.issuer, who.subject)
+
+    def tenant_uid(self, name: str) -> str:
+        return str(self.cluster.tenants.documents[Name(NAMESPACE, name)]["metadata"]["uid"])
 
     def _guard_process(self) -> GuardProcess:
         snapshot = self.snapshot()
@@ -243,6 +288,7 @@ def cluster_of(credentials: Credentials) -> FakeCluster:
     for secret in credentials.secrets(NAMESPACE):
         cluster.apply(secret, NAMESPACE)
     cluster.write_ledger(NAMESPACE, POOL, FIRST)
+    cluster.write_ledger(NAMESPACE, AUTHORIZATION_HEAD, FIRST_AUTHORIZATION)
     return cluster
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
+import time
 from typing import Annotated, Any
 
 import typer
@@ -34,16 +35,17 @@ def create(
     """
     place = namespace or current_namespace()
     made = make_key(secrets.token_bytes(32), f"{place}/{secret}")
-    output.text(yaml.safe_dump(manifest(made, place, secret, principal=principal), sort_keys=False))
+    document = manifest(made, place, secret, principal=principal, created=int(time.time()))
+    output.text(yaml.safe_dump(document, sort_keys=False))
     output.aside(f"The key, shown this once: {made.token}")
 
 
-def manifest(made: NewKey, namespace: str, name: str, *, principal: str) -> dict[str, Any]:
-    """The Secret of a key; several keys may be put into one."""
+def manifest(made: NewKey, namespace: str, name: str, *, principal: str, created: int) -> dict[str, Any]:
+    """The Secret of a key; several keys may be put into one. `created` are seconds since 1970, by which keys can be revoked."""
     return {
         "apiVersion": "v1",
         "kind": "Secret",
         "metadata": {"name": name, "namespace": namespace, "labels": {API_KEYS_LABEL: "true"}},
         "type": "Opaque",
-        "stringData": {made.key_id: json.dumps({"hash": made.hash, "principal": principal})},
+        "stringData": {made.key_id: json.dumps({"hash": made.hash, "principal": principal, "created": created})},
     }

@@ -50,6 +50,7 @@ class Audit:
                 "pool": pool_key(asker.pool.namespace, asker.pool.name),
                 "pod_uid": permit.pod_uid,
                 "scope_class": permit.scope.value,
+                "reuse": permit.reuse.value,
                 "scope_uid": asker.scope.uid,
                 "namespace_digest": short(asker.namespace),
                 "record_digest": permit.record_digest,

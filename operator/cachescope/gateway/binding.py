@@ -4,6 +4,8 @@ Rules:
 
 - the salt carries the epochs of the targets at or above the class; the permit carries those of every target of the request, so that
   a revoked principal is refused also where its cache is shared with its tenant;
+- cache epochs (pool, scope) stand in the pool's ledger, authorization epochs (tenant, principal) in its namespace's;
+- a permit allows reuse only under the gateway's own right, to a guard that has one, and where nothing switched reuse off;
 - the salt is made for what the chosen endpoint loaded, and the permit says so;
 - a permit is signed with the key that the guard last signed with: after a rotation the guard may not have the newest one yet.
 """
@@ -16,8 +18,8 @@ from dataclasses import dataclass
 from cachescope.api.pools import ServingPool
 from cachescope.core.digests import sha256
 from cachescope.core.endpoints import Endpoint
-from cachescope.core.epochs import EpochVector, target_name, vector_at
-from cachescope.core.heads import Head
+from cachescope.core.epochs import EpochVector, target_name
+from cachescope.core.heads import Epochs, Seen
 from cachescope.core.keys import Key, KeyRing
 from cachescope.core.permits import Permit
 from cachescope.core.record import ABSENT, IdentityRecord
@@ -25,6 +27,7 @@ from cachescope.core.salts import NONCE_BYTES, salt
 from cachescope.core.scopes import Subject, namespace
 from cachescope.core.statements import SignedStatement, Statement
 from cachescope.core.types import Digest, Namespace, Reuse, Salt, ScopeClass, TargetKind, TargetName
+from cachescope.gateway.authorizations import PoolState
 from cachescope.gateway.identity.credentials import Identity
 from cachescope.gateway.keys import GatewayKeys
 from cachescope.gateway.policy import EffectiveScope
@@ -38,22 +41,22 @@ class Asker:
     """Who asks, of which pool, under which rule.
 
     Attributes:
-        identity: The verified identity.
         pool: The pool.
         scope: The effective scope.
-        head: The epochs that stand for the pool.
+        seen: The ledger states that stand for the pool.
         namespace: Whom it separates.
         shared: Epochs of the targets at or above the class; part of the salt.
         all: Epochs of every target of the request; part of the permit.
+        bypassed: Whether nothing of the pool is reused: an incident switched it off, or its stage is `Observe`.
     """
 
-    identity: Identity
     pool: ServingPool
     scope: EffectiveScope
-    head: Head
+    seen: Seen
     namespace: Namespace
     shared: EpochVector
-    all: EpochVector
+    all: Epochs
+    bypassed: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,19 +67,31 @@ class Content:
     toolset: Digest = ABSENT
 
 
-def ask(keys: GatewayKeys, head: Head, *, identity: Identity, pool: ServingPool, scope: EffectiveScope) -> Asker:
+def ask(keys: GatewayKeys, state: PoolState, *, identity: Identity, pool: ServingPool, scope: EffectiveScope) -> Asker:
     """Derive namespace and epochs of a request from verified identity alone."""
     one_principal = scope.scope_class in _OF_ONE_PRINCIPAL
     subject = Subject(scope.scope_class, scope.uid, identity.tenant_uid, credential=identity.credential if one_principal else None)
-    shared, principal = _targets(keys.targets, identity, pool, scope)
+    tenant, principal = targets_of(keys.targets, identity)
+    cache = state.pool.vector(*_cache_targets(keys.targets, pool, scope))
+    authorization = state.authorization.vector(tenant, principal)
+    shared = authorization if one_principal else state.authorization.vector(tenant)
     return Asker(
-        identity=identity,
         pool=pool,
         scope=scope,
-        head=head,
+        seen=state.heads.seen,
         namespace=namespace(keys.namespace, subject),
-        shared=vector_at(head.floors, [*shared, principal] if one_principal else shared),
-        all=vector_at(head.floors, [*shared, principal]),
+        shared=EpochVector.of(dict(cache.entries + shared.entries)),
+        all=Epochs(cache, authorization),
+        bypassed=state.pool.flags.bypasses or pool.spec.sharing.stage == "Observe",
+    )
+
+
+def targets_of(key: Key, identity: Identity) -> tuple[TargetName, TargetName]:
+    """The tenant and the principal of an identity, as ledgers name them."""
+    who = identity.credential
+    return (
+        target_name(key, TargetKind.TENANT, identity.tenant_uid),
+        target_name(key, TargetKind.PRINCIPAL, identity.tenant_uid, who.kind, who.issuer, who.subject),
     )
 
 
@@ -92,16 +107,20 @@ def record(asker: Asker, content: Content, statement: Statement) -> IdentityReco
         prompt_bundle_digest=ABSENT,
         toolset_digest=content.toolset,
         policy_revision=asker.scope.policy_revision,
-        lineage=asker.head.lineage,
+        lineages=asker.seen.lineages,
         epochs=asker.shared,
     )
 
 
-def salt_of(keys: GatewayKeys, identity_record: IdentityRecord, entropy: Entropy) -> tuple[Salt, Reuse]:
-    """The salt of a record, and what it lets the cache do."""
-    if identity_record.scope is ScopeClass.REQUEST:
-        return salt(keys.salt, identity_record, entropy(NONCE_BYTES)), Reuse.FRESH
-    return salt(keys.salt, identity_record), Reuse.SALTED
+def reuse_of(asker: Asker, statement: Statement, *, right: bool) -> Reuse:
+    """What the cache may do for a request; `right` says whether the gateway's own right lasts."""
+    off = asker.bypassed or asker.scope.scope_class is ScopeClass.REQUEST
+    return Reuse.FRESH if off or not right or statement.right_ms == 0 else Reuse.SALTED
+
+
+def salt_of(keys: GatewayKeys, identity_record: IdentityRecord, reuse: Reuse, entropy: Entropy) -> Salt:
+    """The salt of a record: one that nobody else ever gets, unless it may be reused."""
+    return salt(keys.salt, identity_record, None if reuse is Reuse.SALTED else entropy(NONCE_BYTES))
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,8 +157,7 @@ def permit(asker: Asker, identity_record: IdentityRecord, upstream: Upstream, *,
         runtime_digest=statement.engine.runtime,
         scope=identity_record.scope,
         epochs=asker.all,
-        lineage=asker.head.lineage,
-        sequence=asker.head.sequence,
+        seen=asker.seen,
         reuse=reuse,
     )
 
@@ -149,11 +167,5 @@ def signing_key(keys: KeyRing, statement: SignedStatement) -> Key:
     return keys.find(statement.key_id) or keys.current
 
 
-def _targets(key: Key, identity: Identity, pool: ServingPool, scope: EffectiveScope) -> tuple[list[TargetName], TargetName]:
-    who = identity.credential
-    shared = [
-        target_name(key, TargetKind.POOL, pool.uid),
-        target_name(key, TargetKind.SCOPE, scope.uid),
-        target_name(key, TargetKind.TENANT, identity.tenant_uid),
-    ]
-    return shared, target_name(key, TargetKind.PRINCIPAL, identity.tenant_uid, who.kind, who.issuer, who.subject)
+def _cache_targets(key: Key, pool: ServingPool, scope: EffectiveScope) -> tuple[TargetName, TargetName]:
+    return target_name(key, TargetKind.POOL, pool.uid), target_name(key, TargetKind.SCOPE, scope.uid)

@@ -3,7 +3,7 @@
 Rules:
 
 - an endpoint is routable only after a request without a permit got this guard's own 401 with a statement for our nonce;
-- the statement must be of this pool and this pod, in the lineage that stands for the pool, of a version that is not shut out, and
+- the statement must be of this pool and this pod, in the lineages that stand for the pool, of a version that is not shut out, and
   its tick must have moved within half of the maximal age of a permit, counted on our clock from the send of the challenge;
 - a proof is dropped with its endpoint: what left and came back proves itself again.
 """
@@ -45,14 +45,14 @@ class PoolTrust:
     Attributes:
         pool_uid: The pool.
         keys: Its permit keys.
-        lineage: The lineage that stands for it.
+        lineages: Ids of the lineages that stand for it: of its ledger, and of the authorization head.
         max_age_ms: Maximal age of a permit.
         minimum_version: Guards below it get no requests; `None` takes any.
     """
 
     pool_uid: str
     keys: KeyRing
-    lineage: str
+    lineages: tuple[str, str]
     max_age_ms: int
     minimum_version: Version | None = None
 
@@ -85,7 +85,7 @@ def problem(proof: Proof, trust: PoolTrust, *, now: int) -> str | None:
     """Why an endpoint with this proof is not routable now, or `None`."""
     if now - proof.moved_at > trust.max_age_ms // 2:
         return "its guard did not prove itself for too long; see its pod, and the network between gateway and engine"
-    if proof.statement.lineage != trust.lineage:
+    if (proof.statement.lineage, proof.statement.authorization_lineage) != trust.lineages:
         return "its guard holds another lineage; wait until both sides have read the same ledger"
     if trust.minimum_version and not _at_least(proof.statement.version, trust.minimum_version):
         return f"its guard is {proof.statement.version}, below {trust.minimum_version}; roll it out (guardUpdates: Now)"

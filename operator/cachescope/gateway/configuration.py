@@ -5,8 +5,9 @@ Rules:
 - there is none before everything was read once: a gateway that knows tenants and not yet their CacheScopes would share too much;
 - settings or keys with a fault are not taken over: the last good ones stay, and the fault is said;
 - an object with a fault is left out, or narrowed, and the fault is said; nobody else's is touched;
-- heads are taken over at once, whatever is being compiled or at fault: an incident does not wait for somebody's typo;
-- floors never fall within the process, whatever the API says (`ledger_heads`).
+- ledgers are taken over at once, whatever is being compiled or at fault: an incident does not wait for somebody's typo;
+- floors never fall within the process, whatever the API says (`ledger_heads`);
+- whether it is as new as the authorization heads that were read is known at any time (`policy_history`).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -25,11 +26,12 @@ from cachescope.gateway.identity.authenticator import Authenticator
 from cachescope.gateway.identity.holders import api_keys, in_order, jwt_identities
 from cachescope.gateway.identity.jwks import KeySet
 from cachescope.gateway.identity.jwt_tokens import JwtTokens, Now, Provider
-from cachescope.gateway.ledger_heads import LedgerHeads, Ledgers
+from cachescope.gateway.ledger_heads import LedgerHeads, LedgerRead
 from cachescope.gateway.mounted import Mounted, MountedFolder
 from cachescope.gateway.policy import Declared, Policy
+from cachescope.gateway.policy_history import PolicyLoading
 from cachescope.gateway.readings import KeyEntry, KnownPool, KnownTenant, Reading
-from cachescope.gateway.snapshot import Snapshot, at_heads, snapshot_of
+from cachescope.gateway.snapshot import Snapshot, at_standings, snapshot_of
 from cachescope.gateway.stores import Stores
 from cachescope.kube.watched import Name
 
@@ -58,11 +60,12 @@ class Inputs:
     secrets: Mapping[Name, Reading[tuple[KeyEntry, ...]]]
     namespaces: Mapping[Name, Reading[dict[str, str]]]
     home: str = ""
+    versions: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Compiled:
-    """A configuration without heads."""
+    """A configuration without ledgers."""
 
     mounted: Mounted
     policy: Policy
@@ -80,6 +83,8 @@ class Configuration:
         now: The time of day in seconds.
 
     Attributes:
+        ledgers: The ledgers.
+        loading: What authorization heads want of the policy, against what is in force.
         fault: Why the newest settings are not in force, or why there is no configuration yet; empty when all is well.
     """
 
@@ -89,7 +94,8 @@ class Configuration:
         self._stores = stores
         self._key_sets = key_sets
         self._now = now
-        self._heads = LedgerHeads()
+        self.ledgers = LedgerHeads()
+        self.loading = PolicyLoading(stores.histories)
         self._seen: object = None
         self._compile_fault = ""
         self._compiled_faults: Mapping[str, str] = {}
@@ -101,9 +107,14 @@ class Configuration:
         """The snapshot in force, or `None` before the first."""
         return self._snapshot
 
+    @property
+    def stale(self) -> list[str]:
+        """The kinds of policy in force that are older than an authorization head that was read."""
+        return sorted({wanted.kind for wanted in self.loading.unmet})
+
     def faults(self) -> dict[str, str]:
         """What is wrong with objects, by kind, namespace and name."""
-        return {**self._compiled_faults, **{_named("EpochLedger", name): fault for name, fault in self._heads.faults.items()}}
+        return {**self._compiled_faults, **{_named("EpochLedger", name): fault for name, fault in self.ledgers.faults.items()}}
 
     def report(self) -> dict[str, str]:
         """The first of `faults`."""
@@ -123,12 +134,22 @@ class Configuration:
             self._seen = seen
         self._say("; ".join(filter(None, (self._folder.fault, self._compile_fault))))
 
-    def take_ledgers(self, ledgers: Ledgers | None = None) -> None:
-        """Take over the heads at once; without an argument those that the watch shows."""
-        changed = self._heads.take(self._stores.ledgers.items() if ledgers is None else ledgers)
+    def take_ledgers(self, read: LedgerRead) -> None:
+        """Take over at once what a round read."""
+        self._take_over(changed=self.ledgers.read(read))
+
+    def take_hints(self) -> bool:
+        """Take over at once what the watch of ledgers shows, as far as it may; whether a round is needed for the rest."""
+        changed, ask = self.ledgers.hint(self._stores.ledgers.items())
+        self._take_over(changed=changed)
+        return ask
+
+    def _take_over(self, *, changed: bool) -> None:
         self._tell()
+        if changed:
+            self.loading.want(state.head for state in self.ledgers.standings.remembered.values())
         if changed and self._snapshot is not None:
-            self._snapshot = at_heads(self._snapshot, self._heads.current)
+            self._snapshot = at_standings(self._snapshot, self.ledgers.standings)
 
     async def _compile(self, inputs: Inputs) -> bool:
         try:
@@ -139,15 +160,15 @@ class Configuration:
             self._compile_fault = f"the configuration was not compiled ({type(error).__name__}); the last one stays: report this"
             return False
         self._compile_fault, self._compiled_faults = "", compiled.faults
-        self._heads.take(self._stores.ledgers.items())
         self._tell()
         self._snapshot = snapshot_of(
             compiled.mounted.settings,
             compiled.policy,
             compiled.mounted.keys,
-            heads=self._heads.current,
+            standings=self.ledgers.standings,
             authenticator=compiled.authenticator,
         )
+        self.loading.compiled(inputs.versions)
         return True
 
     def _compiled_stores(self) -> list[Any]:
@@ -164,6 +185,7 @@ class Configuration:
             secrets=stores.secrets.items(),
             namespaces=stores.namespaces.items() if stores.namespaces else {},
             home=stores.home,
+            versions={kind: store.version for kind, store in stores.by_kind().items()},
         )
 
     def _compiled(self, inputs: Inputs) -> Compiled:

@@ -1,7 +1,7 @@
 """The decision: one request in, one answer or one forwarded request out. Fails closed: a fault inside is a 503.
 
-Order: configuration, credential, route; then the body; then configuration and credential again, pool, scope, endpoint, record,
-salt, permit. Nothing that a client sends chooses any of them but its credential and the model's name.
+Order: configuration, credential, revocation, route; then the body; then the first three again, pool, scope, endpoint, record, salt,
+permit. Nothing that a client sends chooses any of them but its credential and the model's name.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable, Collection
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 from typing import TypeVar, cast
 
@@ -28,6 +28,7 @@ from cachescope.gateway.exchange import Answer, Forward, RequestHead
 from cachescope.gateway.fleet import Fleet
 from cachescope.gateway.identity.credentials import Forbidden, Identity, KeysUnavailable, Unauthenticated
 from cachescope.gateway.snapshot import Snapshot
+from cachescope.gateway.standing import InForce
 from cachescope.logs import fault_of
 
 log = logging.getLogger(__name__)
@@ -56,10 +57,18 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Grant:
-    """Who may use which engine, under which configuration."""
+class Known:
+    """Who asks, and what decisions about him are made with."""
 
-    snapshot: Snapshot
+    in_force: InForce
+    identity: Identity
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """Who may use which engine, under which configuration, with or without the gateway's own right."""
+
+    in_force: InForce
     asker: binding.Asker
     engine: binding.Engine
 
@@ -67,27 +76,33 @@ class Grant:
 Verdict = TypeVar("Verdict", "Admitted | Answer", "Forward | Answer")
 
 
+async def _at_once() -> None:
+    """Wait for nothing."""
+
+
 @dataclass(frozen=True, slots=True)
 class Decision:
     """Implements `Gate` over the current snapshot and the fleet.
 
     Attributes:
-        current: Gives the snapshot in force, or `None` while nothing is loaded.
+        current: Gives what is in force, or `None` while nothing may be decided.
         fleet: The endpoints.
         audit: Where decisions are told.
         entropy: Gives random bytes.
+        settled: Waits a moment for what is being loaded.
     """
 
-    current: Callable[[], Snapshot | None]
+    current: Callable[[], InForce | None]
     fleet: Fleet
     audit: Audit
     entropy: Callable[[int], bytes] = secrets.token_bytes
+    settled: Callable[[], Awaitable[None]] = _at_once
 
     @property
     def max_request_bytes(self) -> int:
         """Largest body that is accepted. One that was begun when nothing may be decided any more is read, and answered with 503."""
-        snapshot = self.current()
-        return snapshot.settings.max_request_bytes if snapshot else UNDECIDED_BODY_BYTES
+        found = self.current()
+        return found.snapshot.settings.max_request_bytes if found else UNDECIDED_BODY_BYTES
 
     async def admit(self, head: RequestHead) -> Admitted | Answer:
         """Decide from the headers alone."""
@@ -120,14 +135,11 @@ class Decision:
         self.fleet.ended(forward.endpoint)
 
     async def _admit(self, head: RequestHead) -> Admitted | Answer:
-        snapshot = self.current()
-        if snapshot is None:
-            return answer("gateway_not_ready")
-        identity = await authenticated(snapshot, head)
-        if isinstance(identity, Answer):
-            return identity
+        known = await self._let_in(head)
+        if isinstance(known, Answer):
+            return known
         if (head.method, head.path) == MODELS:
-            return models_answer(snapshot.policy.models(identity.tenant_uid))
+            return models_answer(known.in_force.snapshot.policy.models(known.identity.tenant_uid))
         route = ROUTES.get((head.method, head.path))
         if route is None:
             return answer("not_found")
@@ -136,32 +148,50 @@ class Decision:
     async def _decide(self, admitted: Admitted, body: bytes) -> Forward | Answer:
         asked = await understood(admitted.route, body)
         # A body may take its time: what was true when it began (keys, suspensions, scopes, epochs) counts for nothing now.
-        snapshot = self.current()
-        if snapshot is None:
-            return answer("gateway_not_ready")
-        identity = await authenticated(snapshot, admitted.head)
-        if isinstance(identity, Answer):
-            return identity
-        known = snapshot.policy.models(identity.tenant_uid).get(asked.cleaned.model)
-        if known is None:
+        known = await self._let_in(admitted.head)
+        if isinstance(known, Answer):
+            return known
+        snapshot, identity = known.in_force.snapshot, known.identity
+        served = snapshot.policy.models(identity.tenant_uid).get(asked.cleaned.model)
+        if served is None:
             return answer("model_not_found", param="model")
-        grant = self._grant(snapshot, identity, known.pool)
+        refusal = snapshot.revocations.refusal(identity, served.pool.namespace)
+        if refusal is not None:
+            return answer(refusal)
+        grant = self._grant(known.in_force, identity, served.pool)
         return self._forward(admitted, asked, grant) if grant else answer("no_endpoint")
 
-    def _grant(self, snapshot: Snapshot, identity: Identity, pool: ServingPool) -> Grant | None:
+    async def _let_in(self, head: RequestHead) -> Known | Answer:
+        """Who asks, by what is in force once that is known, or why he is refused. Whoever goes on from here must not wait again."""
+        while True:
+            if self.current() is None:
+                await self.settled()
+            found = self.current()
+            if found is None:
+                return answer("gateway_not_ready")
+            identity = await let_in(found, head)
+            if isinstance(identity, Answer):
+                return identity
+            now = self.current()
+            if now is not None and now.snapshot is found.snapshot and now.fresh_only == found.fresh_only:
+                return Known(found, identity)
+            # Keys may have been fetched meanwhile, and what changed since then may have been acknowledged already.
+
+    def _grant(self, in_force: InForce, identity: Identity, pool: ServingPool) -> Grant | None:
         """Which engine of a pool serves an identity; `None` when none is routable, or nobody knows which epochs stand."""
-        name = pool_key(pool.namespace, pool.name)
+        snapshot, name = in_force.snapshot, pool_key(pool.namespace, pool.name)
         trust = snapshot.trusts.get(name)
         if trust is None:
             return None
         asker = snapshot.askers.of(identity, pool)
         chosen = self.fleet.choose(name, trust, asker.namespace.encode())
-        return Grant(snapshot, asker, binding.Engine(chosen[0], chosen[1].statement)) if chosen else None
+        return Grant(in_force, asker, binding.Engine(chosen[0], chosen[1].statement)) if chosen else None
 
     def _forward(self, admitted: Admitted, asked: Asked, grant: Grant) -> Forward:
-        snapshot, asker, engine, route = grant.snapshot, grant.asker, grant.engine, admitted.route
+        snapshot, asker, engine, route = grant.in_force.snapshot, grant.asker, grant.engine, admitted.route
         bound = binding.record(asker, asked.content, engine.statement)
-        salt, reuse = binding.salt_of(snapshot.keys, bound, self.entropy)
+        reuse = binding.reuse_of(asker, engine.statement, right=not grant.in_force.fresh_only)
+        salt = binding.salt_of(snapshot.keys, bound, reuse, self.entropy)
         upstream = binding.Upstream(route.method, route.path, with_salt(asked.cleaned, salt), engine)
         permit = binding.permit(asker, bound, upstream, reuse=reuse, permit_id=self.entropy(16).hex())
         signed = write_permit(binding.signing_key(snapshot.permits[asker.pool.uid], engine.statement), permit)
@@ -187,8 +217,20 @@ def _understood(route: Route, body: bytes) -> Asked:
     return Asked(cleaned, binding.Content(content_digest(cleaned.content), toolset_digest(cleaned.tools)))
 
 
+async def let_in(found: InForce, head: RequestHead) -> Identity | Answer:
+    """Who asks, or why he is refused."""
+    identity = await authenticated(found.snapshot, head)
+    if isinstance(identity, Answer):
+        return identity
+    refusal = found.snapshot.revocations.refusal(identity)
+    if refusal is not None:
+        return answer(refusal)
+    high = found.snapshot.policy.tenants[identity.tenant_uid].high
+    return answer("gateway_not_ready") if high and found.fresh_only else identity
+
+
 async def authenticated(snapshot: Snapshot, head: RequestHead) -> Identity | Answer:
-    """Who asks, or the refusal."""
+    """Whose credential it is, or the refusal."""
     try:
         return await snapshot.authenticator.authenticate(head)
     except Unauthenticated as error:

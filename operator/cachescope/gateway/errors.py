@@ -19,6 +19,7 @@ from cachescope.gateway.exchange import Answer
 ErrorName = Literal[
     "authentication_required",
     "permission_denied",
+    "revoked",
     "not_found",
     "model_not_found",
     "invalid_request",
@@ -30,6 +31,7 @@ ErrorName = Literal[
     "conflict",
     "no_endpoint",
     "gateway_not_ready",
+    "restore_unconfirmed",
     "upstream_unavailable",
     "upstream_invalid_answer",
     "upstream_timeout",
@@ -70,6 +72,7 @@ ERRORS: Final[Mapping[ErrorName, ErrorForm]] = MappingProxyType(
         "permission_denied": ErrorForm(
             403, "permission_error", "This credential may not do that. Ask the platform team for access."
         ),
+        "revoked": ErrorForm(403, "permission_error", "This credential was revoked. Ask the platform team for another one."),
         "not_found": ErrorForm(
             404, "invalid_request_error", "This gateway does not serve that method and path. Use a documented OpenAI route."
         ),
@@ -96,6 +99,12 @@ ERRORS: Final[Mapping[ErrorName, ErrorForm]] = MappingProxyType(
         "no_endpoint": ErrorForm(503, "server_error", "No engine is ready for this model. Try again in a moment.", headers=_RETRY),
         "gateway_not_ready": ErrorForm(
             503, "server_error", "The gateway cannot decide now. Try again in a moment.", headers=_RETRY
+        ),
+        "restore_unconfirmed": ErrorForm(
+            503,
+            "server_error",
+            "The cluster was restored from a backup, and nobody has confirmed it yet. Try again later, or ask the platform team.",
+            headers={"retry-after": "30"},
         ),
         "upstream_unavailable": ErrorForm(
             503, "server_error", "The engine cannot be reached. Try again in a moment.", headers=_RETRY

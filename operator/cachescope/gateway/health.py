@@ -15,7 +15,7 @@ from cachescope.core.endpoints import pool_key
 from cachescope.gateway.challenges import PoolTrust
 from cachescope.gateway.fleet import ROUTABLE, Fleet
 from cachescope.gateway.snapshot import Snapshot
-from cachescope.gateway.standing import Standing
+from cachescope.gateway.standing import STATES, Standing
 from cachescope.health_port import serve
 
 
@@ -41,6 +41,9 @@ class Health(Collector):
         )
         left = standing.right.left_ms(standing.clock()) / 1000
         yield GaugeMetricFamily("cachescope_gateway_right_seconds", "Until the gateway's right ends; 0 without one.", left)
+        fresh = standing.fresh_left_ms() / 1000
+        yield GaugeMetricFamily("cachescope_gateway_fresh_seconds", "For which it still decides, without reuse or a right.", fresh)
+        yield self._state()
         ages = GaugeMetricFamily("cachescope_watch_age_seconds", "Since the API server last answered a watch.", labels=["kind"])
         for kind, age in standing.ages().items():
             ages.add_metric([kind], -1 if age is None else age)
@@ -58,6 +61,8 @@ class Health(Collector):
             "problems": problems,
             "configuration": configuration.fault or ("loaded" if snapshot else "not loaded"),
             "objects_at_fault": configuration.report(),
+            "state": standing.state(),
+            "fresh_seconds": round(standing.fresh_left_ms() / 1000, 1),
             "right_seconds": round(standing.right.left_ms(standing.clock()) / 1000, 1),
             "watch_age_seconds": {kind: None if age is None else round(age, 1) for kind, age in standing.ages().items()},
             "key_sets": self.key_problems() or "fresh",
@@ -71,9 +76,16 @@ class Health(Collector):
         return {
             key: self.fleet.states(key, trusts[key])
             if key in trusts
-            else "it has no EpochLedger that can be read; see the operator"
+            else "no EpochLedger of it or of its namespace can be used; see objects_at_fault, and the operator"
             for key in keys
         }
+
+    def _state(self) -> GaugeMetricFamily:
+        now = self.standing.state()
+        metric = GaugeMetricFamily("cachescope_gateway_state", "1 for how far the gateway may decide now.", labels=["state"])
+        for state in STATES:
+            metric.add_metric([state], int(state == now))
+        return metric
 
     def _faults(self) -> GaugeMetricFamily:
         found = Counter(name.partition(" ")[0] for name in self.standing.configuration.faults())

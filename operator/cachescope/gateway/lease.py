@@ -1,31 +1,45 @@
-"""The gateway's own FenceLease: without a live right a gateway decides nothing.
+"""The gateway's own FenceLease: under its right a gateway decides.
 
-What the rounds are is `cachescope.leases.rounds`; here is what a gateway says in them (which heads it applied, to which pods it
-routes) and how it reads the ledgers: by quorum, all of them.
+What the rounds are is `cachescope.leases.rounds`; here is what a gateway says in them (which ledgers it applied, to which pods it
+routes) and how it reads the ledgers: by quorum, all heads, and of the shards those that are above what it holds.
+
+Rules:
+
+- what is acknowledged is held: by every ledger in use of a pool that is known, and by every authorization head whose shards and
+  policy are loaded, decisions are made from that same moment on;
+- a round whose heads want a policy that is not loaded does not end before it is: the gateway lapses, and no fence waits for it;
+- a statement that would be too long leaves out what can be missed most: pods that it routes to, then witnesses.
 """
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import cachescope
 from cachescope.api.documents import API_VERSION
-from cachescope.api.ledgers import EpochLedger, FenceLease, FenceLeaseSpec
-from cachescope.core.errors import ClusterError, SpecError
-from cachescope.core.heads import Head
-from cachescope.core.leases import GATEWAY, LeaseStatement, Seen, lease_name, write_lease
+from cachescope.api.ledgers import EpochLedger, FenceLeaseSpec
+from cachescope.core.errors import SpecError
+from cachescope.core.labels import HEAD, LEDGER_LABEL
+from cachescope.core.leases import GATEWAY, LeaseStatement, lease_name
+from cachescope.core.ledgers import Mark, authorization_key
 from cachescope.gateway.configuration import Configuration
-from cachescope.gateway.ledger_heads import Ledgers
-from cachescope.gateway.readings import read_ledger, whatever
-from cachescope.kube.rest import ApiError, ConflictError, Document, NotFoundError, collection
-from cachescope.kube.watched import Api, name_of, pages
-from cachescope.leases.rounds import LeaseConflict, LeaseGone, LostAnswer, Stored, Written
+from cachescope.gateway.ledger_heads import LedgerRead
+from cachescope.gateway.readings import KnownLedger, Reading, read_ledger, whatever
+from cachescope.gateway.short_leases import write_readable
+from cachescope.gateway.snapshot import Snapshot
+from cachescope.kube.rest import NotFoundError, collection
+from cachescope.kube.watched import Api, Name, name_of, pages
 
 Routable = Callable[[], Mapping[str, tuple[str, ...]]]
 """Gives the UIDs of the pods that are routed to, by pool UID."""
+
+_HEADS = f"{LEDGER_LABEL}={HEAD}"
+_AT_ONCE = 8
+"""Shards that are read at the same time."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +57,19 @@ class Pod:
     uid: str
 
 
+@dataclass(frozen=True)
+class Times:
+    """What a gateway declares of its right, for as long as the process lives.
+
+    Attributes:
+        lease_ms: Length of the right.
+        fresh_ms: For how long it goes on once that ran out.
+    """
+
+    lease_ms: int
+    fresh_ms: int = 0
+
+
 class GatewayLease:
     """Implements `Holder`.
 
@@ -50,23 +77,22 @@ class GatewayLease:
         pod: The pod.
         api: The API server.
         ledgers: Path of the list of ledgers.
-        configuration: The configuration, which keeps the heads.
+        configuration: The configuration, which keeps the ledgers.
         routable: What is routed to.
-        lease_ms: Length of the right.
+        times: What is declared of the right.
     """
 
-    def __init__(
-        self, pod: Pod, *, api: Api, ledgers: str, configuration: Configuration, routable: Routable, lease_ms: int
-    ) -> None:
+    def __init__(self, pod: Pod, *, api: Api, ledgers: str, configuration: Configuration, routable: Routable, times: Times) -> None:
         self._pod = pod
         self._api = api
         self._ledgers = ledgers
         self._configuration = configuration
         self._routable = routable
-        self._lease_ms = lease_ms
+        self._times = times
         self._boot_id = secrets.token_hex(16)
-        self.said: Mapping[str, tuple[str, ...]] = {}
-        """What the latest statement says of pods that are routed to."""
+        self._released = False
+        self._said_marks: Mapping[str, Mark] | None = None
+        self._said_pods: Mapping[str, tuple[str, ...]] | None = None
 
     def lease_name(self) -> str:
         """Name of the lease."""
@@ -75,6 +101,19 @@ class GatewayLease:
     def restarted(self) -> None:
         """Go on under a new name. Nothing has to be aborted here: what is in flight is judged by guards."""
         self._boot_id = secrets.token_hex(16)
+
+    async def released(self) -> None:
+        """The process ends; requests ended before."""
+        self._released = True
+
+    def acknowledges_more(self) -> bool:
+        """Whether something is acknowledged that the last statement does not say."""
+        snapshot = self._configuration.current()
+        return snapshot is not None and self._said_marks != self._acknowledged(snapshot)
+
+    def routes_elsewhere(self) -> bool:
+        """Whether other pods are routed to than the last statement says."""
+        return self._said_pods != self._routable()
 
     def spec(self, tick: int) -> Mapping[str, Any]:
         """The lease's spec for a tick.
@@ -85,117 +124,70 @@ class GatewayLease:
         snapshot = self._configuration.current()
         if snapshot is None:
             raise SpecError(f"no configuration is in force ({self._configuration.fault}); see /readyz")
-        self.said = self._routable()
-        statement = LeaseStatement(
-            holder=GATEWAY,
-            pod_uid=self._pod.uid,
-            boot_id=self._boot_id,
-            tick=tick,
-            lease_ms=self._lease_ms,
-            version=cachescope.__version__,
-            heads={uid: seen(head) for uid, head in snapshot.heads.items()},
-            routable=self.said,
-        )
+        statement = self._statement(snapshot, tick)
+        self._said_marks, self._said_pods = statement.acknowledged, statement.routable
         spec = FenceLeaseSpec(
             holder=GATEWAY,
             pod=self._pod.name,
             tick=tick,
-            lease_seconds=self._lease_ms // 1000,
+            lease_seconds=self._times.lease_ms // 1000,
             version=cachescope.__version__,
-            statement=write_lease(snapshot.keys.lease, statement),
+            statement=write_readable(snapshot.keys.lease, statement),
         )
         return spec.model_dump(by_alias=True)
 
-    async def read_heads(self) -> Ledgers:
-        """Read all ledgers by quorum.
+    async def read_heads(self) -> LedgerRead:
+        """Read all heads by quorum, and the shards that they announce above what is held.
 
         Raises:
             ClusterError: They cannot be read.
         """
-        read = whatever(read_ledger)
-        return {name_of(item): read(item) async for page in pages(self._api, self._ledgers) for item in page["items"]}
+        ledgers = self._configuration.ledgers
+        before, read = ledgers.known, whatever(read_ledger)
+        found = pages(self._api, self._ledgers, labelSelector=_HEADS)
+        heads = {name_of(item): read(item) async for page in found for item in page["items"]}
+        missing, turns = ledgers.missing(heads), asyncio.Semaphore(_AT_ONCE)
+        shards = await asyncio.gather(*(self._shard(name, turns) for name in missing))
+        return LedgerRead(before, heads, dict(zip(missing, shards, strict=True)))
 
-    def apply(self, heads: object) -> None:
-        """Take the heads over; each pool's fault is that pool's."""
-        if not isinstance(heads, dict):
+    async def apply(self, heads: object) -> None:
+        """Take the ledgers over, each one's fault being its own, and wait for the policy that they want."""
+        if not isinstance(heads, LedgerRead):
             raise TypeError("apply takes what read_heads returned; pass that")
         self._configuration.take_ledgers(heads)
+        await self._configuration.loading.complete()
 
+    def _statement(self, snapshot: Snapshot, tick: int) -> LeaseStatement:
+        return LeaseStatement(
+            holder=GATEWAY,
+            pod_uid=self._pod.uid,
+            boot_id=self._boot_id,
+            tick=tick,
+            lease_ms=self._times.lease_ms,
+            version=cachescope.__version__,
+            acknowledged=self._acknowledged(snapshot),
+            witnesses=self._configuration.ledgers.witnesses(),
+            fresh_ms=self._times.fresh_ms,
+            released=self._released,
+            routable={} if self._released else self._routable(),
+        )
 
-def seen(head: Head) -> Seen:
-    """A head as a lease names it."""
-    return Seen(head.lineage, head.generation, head.sequence)
+    def _acknowledged(self, snapshot: Snapshot) -> dict[str, Mark]:
+        standings, uids = snapshot.standings, snapshot.policy.uids
+        pools = {uids[name]: ledger.mark for name, ledger in standings.pools.items() if name in uids}
+        loaded = self._configuration.loading.is_loaded
+        heads = {name: state.head for name, state in standings.authorizations.items() if loaded(state.head)}
+        return pools | {authorization_key(name): head.mark for name, head in heads.items()}
+
+    async def _shard(self, name: Name, turns: asyncio.Semaphore) -> Reading[KnownLedger]:
+        async with turns:
+            try:
+                path = collection(API_VERSION, EpochLedger.PLURAL, name.namespace)
+                return whatever(read_ledger)(await self._api.get(f"{path}/{name.name}"))
+            except NotFoundError:
+                return Reading(None, "the shard is not there; the operator deals with it")
 
 
 def ledgers_path(namespace: str | None) -> str:
     """Path of the list of ledgers, of one namespace or of all."""
     return collection(API_VERSION, EpochLedger.PLURAL, namespace)
-
-
-class Writer(Protocol):
-    """What is needed of `kube.rest.Rest`."""
-
-    async def get(self, path: str, **query: str) -> Document:
-        """Read an object."""
-
-    async def create(self, path: str, document: Mapping[str, Any], **query: str) -> Document:
-        """Create one."""
-
-    async def replace(self, path: str, document: Mapping[str, Any], **query: str) -> Document:
-        """Replace one."""
-
-
-class RestLeases:
-    """Implements `LeaseStore` in one namespace.
-
-    Args:
-        api: The API server.
-        namespace: The namespace.
-    """
-
-    def __init__(self, api: Writer, namespace: str) -> None:
-        self._api = api
-        self._namespace = namespace
-        self._path = collection(API_VERSION, FenceLease.PLURAL, namespace)
-
-    async def create(self, name: str, spec: Mapping[str, Any]) -> Written:
-        """Create a lease."""
-        try:
-            return _stored(await self._api.create(self._path, self._document(name, spec)))
-        except ApiError as error:
-            raise _meaning(error) from error
-
-    async def replace(self, name: str, spec: Mapping[str, Any], resource_version: str) -> Written:
-        """Replace a lease that still has that version."""
-        try:
-            return _stored(await self._api.replace(f"{self._path}/{name}", self._document(name, spec, resource_version)))
-        except NotFoundError as error:
-            raise LeaseGone(str(error)) from error
-        except ApiError as error:
-            raise _meaning(error) from error
-
-    async def get(self, name: str) -> Stored | None:
-        """Read a lease by quorum."""
-        try:
-            return _stored(await self._api.get(f"{self._path}/{name}"))
-        except NotFoundError:
-            return None
-
-    def _document(self, name: str, spec: Mapping[str, Any], resource_version: str | None = None) -> Document:
-        version = {"resourceVersion": resource_version} if resource_version else {}
-        metadata = {"name": name, "namespace": self._namespace, **version}
-        return {"apiVersion": API_VERSION, "kind": FenceLease.KIND, "metadata": metadata, "spec": dict(spec)}
-
-
-def _stored(document: Document) -> Stored:
-    try:
-        metadata = document["metadata"]
-        return Stored(metadata["resourceVersion"], int(document["spec"]["tick"]), "deletionTimestamp" in metadata)
-    except (KeyError, TypeError, ValueError) as error:
-        raise LostAnswer(f"the answer shows no FenceLease ({error!r}); it is read again") from error
-
-
-def _meaning(error: ApiError) -> ClusterError:
-    if isinstance(error, ConflictError):
-        return LeaseConflict(str(error))
-    return LostAnswer(str(error)) if error.status == 0 or error.status >= 500 else error

@@ -1,68 +1,201 @@
-"""The heads of all pools, from their ledgers, as they may be used.
+"""The ledgers that the gateway holds: heads as a round read them, raised by what the watch shows meanwhile, and shards.
 
 Rules:
 
-- what this process has seen never falls, whatever a ledger says later, and whether a watch or a list brought it;
-- a later lineage is taken over whole; an earlier one, and a ledger that cannot be read, leave the pool without a head: it is not
-  routable, since nobody knows what stands;
-- a ledger that vanished leaves its pool without a head; what was seen of it is remembered for when it comes back.
+- what this process has seen never falls, whatever a ledger says later (`core.ledgers.followed`);
+- a round's read decides: it alone brings a ledger that was not known and takes over a new lineage. What does not follow from what
+  was known (a fork), or cannot be read, is not in use: nothing is issued by it, and it is not acknowledged;
+- the watch is a hint: it raises a head within its lineage, at once. Whatever else it shows is left to the next round, and asks for
+  one. It brings shards too, which count only by the marks of a head;
+- a ledger that vanished is not in use; what was seen of it is remembered for when it comes back, and denies who was denied.
 """
 
 from __future__ import annotations
 
 import logging
+from collections import defaultdict
 from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 from cachescope.core.errors import SpecError
-from cachescope.core.heads import Head
+from cachescope.core.ledgers import AUTHORIZATION_HEAD, Ledger, LedgerFork, Role, authorization_key, followed
 from cachescope.core.log_lines import fault_of
-from cachescope.gateway.readings import Reading
+from cachescope.gateway.authorizations import Authorization, PoolState
+from cachescope.gateway.readings import KnownLedger, Reading, role_of
 from cachescope.kube.watched import Name
 
 log = logging.getLogger(__name__)
 
-Ledgers = Mapping[Name, Reading[Head]]
-"""What was read of all ledgers, by namespace and name of their pools."""
+Readings = Mapping[Name, Reading[KnownLedger]]
+Known = Mapping[Name, KnownLedger]
+
+
+@dataclass(frozen=True)
+class LedgerRead:
+    """What one round read.
+
+    Attributes:
+        before: What was known when the read began.
+        heads: All heads there are.
+        shards: The shards that were asked for.
+    """
+
+    before: Known
+    heads: Readings
+    shards: Readings = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Standings:
+    """What the ledgers say that are in use, and a memory of the others.
+
+    Attributes:
+        pools: Ledgers of pools, by the pools' names.
+        authorizations: By namespace; all of their shards are there.
+        unclear: Namespaces with an authorization head that cannot be used now, and why.
+        remembered: By namespace, what was seen last of every authorization head, also of those that vanished.
+    """
+
+    pools: Mapping[Name, Ledger] = field(default_factory=dict)
+    authorizations: Mapping[str, Authorization] = field(default_factory=dict)
+    unclear: Mapping[str, str] = field(default_factory=dict)
+    remembered: Mapping[str, Authorization] = field(default_factory=dict)
+
+    def pool(self, name: Name) -> PoolState | None:
+        """What stands for a pool; `None` when one of its ledgers is not in use."""
+        own, authorization = self.pools.get(name), self.authorizations.get(name.namespace)
+        return PoolState(own, authorization) if own and authorization else None
 
 
 class LedgerHeads:
-    """Heads by namespace and name of the pool.
+    """The ledgers by namespace and name.
 
     Attributes:
-        current: The heads that may be used.
-        faults: What is wrong with the others.
+        standings: What they say.
+        faults: What is wrong with those that are not in use.
     """
 
     def __init__(self) -> None:
-        self.current: Mapping[Name, Head] = {}
+        self.standings = Standings()
         self.faults: Mapping[Name, str] = {}
-        self._seen: dict[Name, Head] = {}
-        self._read: Ledgers = {}
+        self._known: dict[Name, KnownLedger] = {}
+        self._shards: defaultdict[str, dict[str, Ledger]] = defaultdict(dict)
+        self._in_use: set[Name] = set()
+        self._unread: dict[Name, str] = {}
+        self._hints: Readings = {}
 
-    def take(self, ledgers: Ledgers) -> bool:
-        """Take over what was read; whether the heads in use changed."""
-        current: dict[Name, Head] = {}
-        faults: dict[Name, str] = {}
-        for name, reading in ledgers.items():
+    @property
+    def known(self) -> Known:
+        """Everything that was seen, as it is now."""
+        return dict(self._known)
+
+    def witnesses(self) -> dict[str, Mapping[str, Any]]:
+        """The authorization heads that were read last, whole, as leases name them."""
+        found = ((name, known.witness) for name, known in self._known.items())
+        return {authorization_key(name.namespace): witness for name, witness in found if witness is not None}
+
+    def missing(self, heads: Readings) -> list[Name]:
+        """The shards that these heads announce above what is known."""
+        found = []
+        for name, reading in heads.items():
+            if reading.value and reading.value.ledger.role is Role.AUTHORIZATION:
+                state = Authorization(reading.value.ledger, self._shards[name.namespace])
+                found += [Name(name.namespace, shard) for shard in state.missing]
+        return found
+
+    def read(self, read: LedgerRead) -> bool:
+        """Take over what a round read; whether what stands changed."""
+        self._in_use, self._unread = set(), {}
+        for name, reading in {**read.heads, **read.shards}.items():
             try:
-                current[name] = self._follow(name, reading)
+                self._keep(name, _after_read(read.before.get(name), self._known.get(name), reading))
+                self._in_use.add(name)
             except SpecError as error:
-                faults[name] = str(error)
-            except Exception as error:  # a pool without a head is not routable; the others go on
-                faults[name] = f"its ledger cannot be followed ({fault_of(error)['error']}); report this with the object"
-        changed = current != self.current
-        self.current, self.faults, self._read = current, faults, ledgers
+                self._unread[name] = str(error)
+            except Exception as error:  # this ledger is not in use; the others go on
+                self._unread[name] = f"its ledger cannot be followed ({fault_of(error)['error']}); report this with the object"
+        return self._changed()
+
+    def hint(self, ledgers: Readings) -> tuple[bool, bool]:
+        """Take over what the watch shows, as far as it may; whether what stands changed, and whether to read."""
+        ask = False
+        for name, reading in ledgers.items():
+            before = self._hints.get(name)
+            if reading.value is not None and (before is None or before.value is not reading.value):
+                ask = not self._raised(name, reading.value) or ask
+        self._hints = ledgers
+        return self._changed(), ask or bool(self.standings.unclear)
+
+    def _raised(self, name: Name, hint: KnownLedger) -> bool:
+        """Whether a hint is dealt with: taken over, or old."""
+        known, newer = self._known.get(name), hint.ledger
+        if newer.role is Role.SHARD and known is None:
+            self._keep(name, hint)
+            return True
+        if known is None or (newer.role is not Role.SHARD and name not in self._in_use):
+            return False
+        if newer.lineage != known.ledger.lineage:
+            return newer.lineage.generation < known.ledger.lineage.generation
+        if newer.sequence > known.ledger.sequence:
+            try:
+                followed(known.ledger, newer)
+            except LedgerFork as error:
+                log.warning("a watch shows a ledger that does not follow", extra={"ledger": "/".join(name), "fault": str(error)})
+                return False
+            self._keep(name, hint)
+        return True
+
+    def _keep(self, name: Name, known: KnownLedger) -> None:
+        self._known[name] = known
+        if known.ledger.role is Role.SHARD:
+            self._shards[name.namespace][name.name] = known.ledger
+
+    def _changed(self) -> bool:
+        remembered = {
+            name.namespace: Authorization(known.ledger, dict(self._shards[name.namespace]))
+            for name, known in self._known.items()
+            if known.ledger.role is Role.AUTHORIZATION
+        }
+        self.faults = {**self._unread, **self._behind(remembered)}
+        unclear = {name.namespace: fault for name, fault in self.faults.items() if role_of(name.name) is Role.AUTHORIZATION}
+        in_use = {name.namespace for name in self._in_use if name.name == AUTHORIZATION_HEAD} - unclear.keys()
+        standings = Standings(
+            pools={name: known.ledger for name, known in self._known.items() if self._is_pool_in_use(name, known)},
+            authorizations={namespace: remembered[namespace] for namespace in in_use},
+            unclear=unclear,
+            remembered=remembered,
+        )
+        changed = standings != self.standings
+        self.standings = standings
         return changed
 
-    def _follow(self, name: Name, reading: Reading[Head]) -> Head:
-        if reading.value is None:
-            raise SpecError(reading.fault)
-        known, before = self._seen.get(name), self._read.get(name)
-        if known is None or (before is not None and before.value is reading.value and name in self.current):
-            return self._seen.setdefault(name, reading.value)
-        head, rollbacks = known.followed_by(reading.value)
-        for rollback in rollbacks if reading.value.sequence > known.sequence else ():
-            # Below a sequence that was seen it may be an answer that was overtaken by another, which is nothing to report.
-            log.warning("floor held", extra={"pool": "/".join(name), "rollback": str(rollback)})
-        self._seen[name] = head
-        return head
+    def _is_pool_in_use(self, name: Name, known: KnownLedger) -> bool:
+        return known.ledger.role is Role.POOL and name in self._in_use
+
+    def _behind(self, remembered: Mapping[str, Authorization]) -> dict[Name, str]:
+        heads = {Name(namespace, AUTHORIZATION_HEAD): state.missing for namespace, state in remembered.items()}
+        return {
+            head: f"shards are missing or behind: {', '.join(missing)}; the operator deals with it"
+            for head, missing in heads.items()
+            if missing and head in self._in_use
+        }
+
+
+def _after_read(before: KnownLedger | None, known: KnownLedger | None, reading: Reading[KnownLedger]) -> KnownLedger:
+    """What is known after a read that began when `before` was known; meanwhile a hint may have raised it to `known`.
+
+    Raises:
+        SpecError: The ledger cannot be read, or does not follow from what was known.
+    """
+    newer = reading.value
+    if newer is None:
+        raise SpecError(reading.fault)
+    followed(before.ledger if before else None, newer.ledger)
+    if known is None or known is before:
+        return newer if before is None or before.ledger.mark != newer.ledger.mark else before
+    if newer.ledger.lineage == known.ledger.lineage and newer.ledger.sequence < known.ledger.sequence:
+        followed(newer.ledger, known.ledger)
+        return known
+    followed(known.ledger, newer.ledger)
+    return newer

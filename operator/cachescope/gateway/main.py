@@ -28,7 +28,8 @@ from cachescope.gateway.health import Health, serve_health
 from cachescope.gateway.http_challenger import HttpChallenger
 from cachescope.gateway.identity.jwks_sources import key_session
 from cachescope.gateway.key_sets import ProviderKeySets
-from cachescope.gateway.lease import GatewayLease, Pod, RestLeases, ledgers_path
+from cachescope.gateway.lease import GatewayLease, Pod, Times, ledgers_path
+from cachescope.gateway.lease_store import RestLeases
 from cachescope.gateway.processor import serve
 from cachescope.gateway.standing import Standing
 from cachescope.gateway.steady import Steady
@@ -41,6 +42,9 @@ REFRESH_SECONDS = 1.0
 DRAIN_SECONDS = 30.0
 LEAST_PAUSE_SECONDS = 0.05
 ROUTABLE_SECONDS = 0.5
+STALE_SECONDS = 1.0
+"""How long a watch may take to show what an authorization head wants, before its kind is listed."""
+LIST_SECONDS = 30.0
 SWITCH_SECONDS = 0.0005
 """How long a thread may keep the interpreter: compiling ten thousand tenants must not hold up a request by Python's usual 5 ms."""
 GARBAGE_THRESHOLDS = (20_000, 5, 400)
@@ -90,6 +94,8 @@ class Gateway:
         self._rest = rest
         self._key_sets = key_sets
         self._changed = asyncio.Event()
+        self._times = Times(0)
+        self._lease: tuple[GatewayLease, Rounds] | None = None
         self.clock = process_clock()
         self.right = Right()
         self.followed: Followed = follow(
@@ -97,11 +103,19 @@ class Gateway:
         )
         self.configuration = Configuration(options.root, self.followed.stores, key_sets, now=time.time)
         self.fleet = Fleet(self.followed.slices, challenger, GuardLeases(self.followed.leases.get), clock=self.clock)
-        self.standing = Standing(self.configuration, self.right, self.clock, self.followed.ages)
+        self.standing = Standing(
+            self.configuration, self.right, self.clock, self.followed.ages, fresh_ms=lambda: self._times.fresh_ms
+        )
 
     def tasks(self) -> list[Coroutine[Any, Any, None]]:
         """What runs beside requests; none of it ends."""
-        return [self.followed.run(), self._keep_fresh(), self.fleet.watch(self.trusts), self._keep_right()]
+        return [
+            self.followed.run(),
+            self._keep_fresh(),
+            self._keep_policy(),
+            self.fleet.watch(self.trusts),
+            self._keep_right(),
+        ]
 
     def trusts(self) -> Mapping[str, PoolTrust]:
         """What guards are held against now."""
@@ -109,8 +123,15 @@ class Gateway:
         return snapshot.trusts if snapshot else {}
 
     def _ledgers_changed(self) -> None:
-        self.configuration.take_ledgers()
-        self._changed.set()
+        ask = self.configuration.take_hints()
+        if ask and self._lease is not None:
+            self._lease[1].hurry(whole=True)
+        self._tell()
+
+    def _tell(self) -> None:
+        """Have written at once what is acknowledged since the last statement."""
+        if self._lease is not None and self._lease[0].acknowledges_more():
+            self._lease[1].hurry()
 
     async def _keep_fresh(self) -> None:
         steady = Steady("configuration")
@@ -119,6 +140,7 @@ class Gateway:
             started = time.monotonic()
             with steady:
                 await self.configuration.refresh()
+                self._tell()
                 if snapshot := self.configuration.current():
                     self._key_sets.tend(snapshot.settings)
             # A pause as long as the work: changes that come in one after the other are taken over together.
@@ -126,31 +148,47 @@ class Gateway:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._changed.wait(), REFRESH_SECONDS)
 
+    async def _keep_policy(self) -> None:
+        """List what an authorization head wants and no watch shows: a watch that stalled says nothing of itself."""
+        steady, loading = Steady("policy"), self.configuration.loading
+        while True:
+            await loading.lacking()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(loading.complete(), STALE_SECONDS)
+            with steady:
+                for kind in self.configuration.stale:
+                    wanted = [item for item in loading.unmet if item.kind == kind]
+                    version = await asyncio.wait_for(self.followed.renew(kind), LIST_SECONDS)
+                    loading.listed(wanted, version)
+            self._changed.set()
+
     async def _keep_right(self) -> None:
         """Rounds from the first configuration on: before it there is nothing to have a right to."""
         while (snapshot := self.configuration.current()) is None:  # noqa: ASYNC110 - once, at the start
             await asyncio.sleep(LEAST_PAUSE_SECONDS)
-        options, lease_ms = self._options, snapshot.settings.lease_seconds * 1000
+        options, settings = self._options, snapshot.settings
+        self._times = Times(settings.lease_seconds * 1000, settings.max_stale_seconds * 1000)
         holder = GatewayLease(
             Pod(options.namespace, options.pod_name, options.pod_uid),
             api=self._rest,
             ledgers=ledgers_path(None if options.scope == CLUSTER else options.namespace),
             configuration=self.configuration,
             routable=lambda: self.fleet.routable(self.trusts()),
-            lease_ms=lease_ms,
+            times=self._times,
         )
         store = RestLeases(self._rest, options.namespace)
-        rounds = Rounds(store, holder, right=self.right, clock=self.clock, lease_ms=lease_ms)
+        rounds = Rounds(store, holder, right=self.right, clock=self.clock, lease_ms=self._times.lease_ms)
+        self._lease = holder, rounds
         async with asyncio.TaskGroup() as group:
             group.create_task(rounds.run())
             group.create_task(self._publish(holder, rounds))
 
     async def _publish(self, holder: GatewayLease, rounds: Rounds) -> None:
-        """An extra round whenever other pods are routed to than the lease says: a pool is Ready by that."""
+        """Have written soon whenever other pods are routed to than the lease says: a pool is Ready by that."""
         steady = Steady("routable pods")
         while True:
             with steady:
-                if self.fleet.routable(self.trusts()) != holder.said:
+                if holder.routes_elsewhere():
                     rounds.hurry()
             await asyncio.sleep(ROUTABLE_SECONDS)
 
@@ -176,7 +214,9 @@ async def run(options: Options) -> None:
         registry.register(health)
         runner = await serve_health(health, registry, options.port)
         background = [asyncio.create_task(task) for task in gateway.tasks()]
-        server = await serve(Decision(gateway.standing.in_force, gateway.fleet, Audit(registry)), options.socket)
+        standing = gateway.standing
+        decision = Decision(standing.in_force, gateway.fleet, Audit(registry), settled=standing.settled)
+        server = await serve(decision, options.socket)
         await _first(stop.wait(), background)
         await server.stop(DRAIN_SECONDS)
         for task in background:

@@ -72,11 +72,13 @@ class Policy:
     Attributes:
         tenants: Tenants by UID.
         pools: Pools by UID, those that cannot be read left out.
+        uids: UIDs of all pools, by namespace and name.
     """
 
     def __init__(self, declared: Declared) -> None:
         self.tenants = {tenant.uid: tenant for tenant in declared.tenants}
         self.pools = {item.pool.uid: item.pool for item in declared.pools if item.readable}
+        self.uids = {(item.pool.namespace, item.pool.name): item.pool.uid for item in declared.pools}
         self._sealed = declared.sealed
         self._namespaces = declared.namespaces
         self._local: defaultdict[str, list[KnownPool]] = defaultdict(list)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from cachescope.api.claims import Claim, claims_of, read_claim
@@ -23,8 +23,11 @@ from cachescope.api.pools import ServingPool
 from cachescope.api.scopes import CacheScope
 from cachescope.api.tenants import Tenant
 from cachescope.core.errors import SpecError
-from cachescope.core.heads import Head, parse_head
+from cachescope.core.ledger_documents import parse_ledger
+from cachescope.core.ledger_seals import witness
+from cachescope.core.ledgers import AUTHORIZATION_HEAD, Ledger, Role, is_shard
 from cachescope.core.log_lines import fault_of
+from cachescope.core.policy_digest import element, policy_items
 from cachescope.gateway.identity.api_keys import check
 
 Document = Mapping[str, Any]
@@ -38,10 +41,12 @@ class Reading(Generic[T]):
     Attributes:
         value: What can be relied on, or `None`.
         fault: What is wrong with it, or empty.
+        element: Of an object that policy is compiled from: what it adds to the digest of its kind (`core.policy_digest`).
     """
 
     value: T | None
     fault: str = ""
+    element: int = field(default=0, repr=False)
 
 
 class Held(NamedTuple):
@@ -61,6 +66,7 @@ class KnownTenant:
         uid: Its UID.
         refused: Whether its credentials are refused: it is suspended, or cannot be read.
         held: The claims that it holds.
+        high: Whether nothing is decided for it without a right (`sensitivity: High`).
     """
 
     namespace: str
@@ -68,6 +74,7 @@ class KnownTenant:
     uid: str
     refused: bool
     held: tuple[Held, ...]
+    high: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +90,21 @@ class KnownPool:
     readable: bool = True
 
 
+@dataclass(frozen=True, slots=True)
+class KnownLedger:
+    """A ledger, and of an authorization head the copy that leases carry as a witness."""
+
+    ledger: Ledger
+    witness: Mapping[str, Any] | None = None
+
+
 class KeyEntry(NamedTuple):
-    """One API key of a Secret."""
+    """One API key of a Secret; `created` are seconds since 1970, where it says so."""
 
     key_id: str
     hash: str
     principal: str
+    created: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +131,16 @@ def whatever(read: Callable[[dict[str, Any]], Reading[T]]) -> Callable[[dict[str
     return careful
 
 
+def of_policy(kind: str, read: Callable[[dict[str, Any]], Reading[T]]) -> Callable[[dict[str, Any]], Reading[T]]:
+    """A reader of a kind that policy is compiled from: a reading also says what the object adds to the digest of its kind."""
+
+    def counted(document: dict[str, Any]) -> Reading[T]:
+        # Counted also when it cannot be read: the operator counts it too.
+        return replace(whatever(read)(document), element=element(policy_items(kind, document)))
+
+    return counted
+
+
 def read_pool(document: Document) -> Reading[KnownPool]:
     """A ServingPool."""
     pool, fault = _parsed(ServingPool, document)
@@ -131,7 +157,8 @@ def read_tenant(document: Document) -> Reading[KnownTenant]:
         tenant, _ = _parsed(Tenant, {**document, "spec": {"suspended": True}})
     if tenant is None:
         return Reading(None, fault)
-    return Reading(KnownTenant(tenant.namespace, tenant.name, tenant.uid, tenant.spec.suspended, held), fault)
+    high = tenant.spec.sensitivity == "High"
+    return Reading(KnownTenant(tenant.namespace, tenant.name, tenant.uid, tenant.spec.suspended, held, high), fault)
 
 
 def read_scope(document: Document) -> Reading[CacheScope]:
@@ -139,12 +166,23 @@ def read_scope(document: Document) -> Reading[CacheScope]:
     return Reading(*_parsed(CacheScope, document))
 
 
-def read_ledger(document: Document) -> Reading[Head]:
-    """The head in an EpochLedger."""
+def read_ledger(document: Document) -> Reading[KnownLedger]:
+    """The state in an EpochLedger, which is for what its name says."""
+    spec, name = document.get("spec"), _at(document, "metadata", "name")
     try:
-        return Reading(parse_head(document.get("spec")))
+        ledger = parse_ledger(spec)
     except SpecError as error:
         return Reading(None, str(error))
+    if ledger.role is not role_of(str(name)):
+        return Reading(None, f"its role is {ledger.role.value}, which is not what its name says; the operator deals with it")
+    return Reading(KnownLedger(ledger, witness(spec) if ledger.role is Role.AUTHORIZATION and spec else None))
+
+
+def role_of(name: str) -> Role:
+    """What a ledger of that name is for."""
+    if is_shard(name):
+        return Role.SHARD
+    return Role.AUTHORIZATION if name == AUTHORIZATION_HEAD else Role.POOL
 
 
 def read_lease(document: Document) -> Reading[LeaseText]:
@@ -201,13 +239,19 @@ def _held(document: Document, declared: set[str] | None) -> Iterable[Held]:
 def _entry(key_id: str, content: str) -> KeyEntry:
     try:
         fields = json.loads(base64.b64decode(content, validate=True))
-        entry = KeyEntry(key_id, str(fields["hash"]), str(fields["principal"]))
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        entry = KeyEntry(key_id, str(fields["hash"]), str(fields["principal"]), _created(fields.get("created")))
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         # The type alone: the text of the error could quote what somebody stored there by mistake.
         what = type(error).__name__
         raise SpecError(f"{key_id!r} is no API key entry ({what}); make one: `cachescope keys create`") from error
-    check(*entry)
+    check(key_id, entry.hash, entry.principal)
     return entry
+
+
+def _created(seconds: object) -> int | None:
+    if seconds is not None and (type(seconds) is not int or seconds < 0):
+        raise TypeError
+    return seconds
 
 
 def _first(*ways: Callable[[], T | None]) -> T | None:

@@ -11,14 +11,16 @@ from packaging.version import Version
 from cachescope.api.pools import ServingPool
 from cachescope.api.settings import Settings
 from cachescope.core.endpoints import pool_key
-from cachescope.core.heads import Head
 from cachescope.core.keys import KeyRing
+from cachescope.gateway.authorizations import PoolState
 from cachescope.gateway.binding import Asker, ask
 from cachescope.gateway.challenges import PoolTrust
 from cachescope.gateway.identity.authenticator import Authenticator
 from cachescope.gateway.identity.credentials import Identity
 from cachescope.gateway.keys import GatewayKeys
+from cachescope.gateway.ledger_heads import Standings
 from cachescope.gateway.policy import Policy
+from cachescope.gateway.revocations import Revocations
 from cachescope.kube.watched import Name
 
 MAX_ASKERS = 10_000
@@ -29,19 +31,19 @@ class Askers:
 
     Args:
         keys: The gateway's keys.
-        heads: The epochs that stand, by pool UID.
+        states: What stands, by pool UID.
         policy: Declared resources, indexed.
     """
 
-    def __init__(self, keys: GatewayKeys, heads: Mapping[str, Head], policy: Policy) -> None:
+    def __init__(self, keys: GatewayKeys, states: Mapping[str, PoolState], policy: Policy) -> None:
         def derive(identity: Identity, pool_uid: str) -> Asker:
             pool = policy.pools[pool_uid]
-            return ask(keys, heads[pool_uid], identity=identity, pool=pool, scope=policy.scope(identity.tenant_uid, pool))
+            return ask(keys, states[pool_uid], identity=identity, pool=pool, scope=policy.scope(identity.tenant_uid, pool))
 
         self._derive = lru_cache(MAX_ASKERS)(derive)
 
     def of(self, identity: Identity, pool: ServingPool) -> Asker:
-        """The asker of a pool whose head is known."""
+        """The asker of a pool for which it is known what stands."""
         return self._derive(identity, pool.uid)
 
 
@@ -53,40 +55,56 @@ class Snapshot:
         settings: Settings of the installation.
         policy: Declared resources, indexed.
         keys: The gateway's keys.
-        heads: The epochs that stand, by pool UID. A pool without a head is not routable.
+        standings: What the ledgers say.
+        states: What stands, by pool UID. A pool without is not routable.
         permits: Permit keys by pool UID, of the same pools.
         trusts: What guards are held against, by pool (`pool_key`), of the same pools.
         authenticator: Who verifies credentials.
         askers: Namespaces and epochs by identity and pool.
+        revocations: Who is refused.
     """
 
     settings: Settings
     policy: Policy
     keys: GatewayKeys
-    heads: Mapping[str, Head]
+    standings: Standings
+    states: Mapping[str, PoolState]
     permits: Mapping[str, KeyRing]
     trusts: Mapping[str, PoolTrust]
     authenticator: Authenticator
     askers: Askers
+    revocations: Revocations
 
 
 def snapshot_of(
-    settings: Settings, policy: Policy, keys: GatewayKeys, *, heads: Mapping[Name, Head], authenticator: Authenticator
+    settings: Settings, policy: Policy, keys: GatewayKeys, *, standings: Standings, authenticator: Authenticator
 ) -> Snapshot:
-    """A snapshot, with what follows from its parts; `heads` are by namespace and name of their pools."""
-    pools = [pool for pool in policy.pools.values() if (pool.namespace, pool.name) in heads]
-    by_uid = {pool.uid: heads[Name(pool.namespace, pool.name)] for pool in pools}
-    permits = {pool.uid: keys.permits(pool.uid) for pool in pools}
+    """A snapshot, with what follows from its parts."""
+    found = {uid: standings.pool(Name(pool.namespace, pool.name)) for uid, pool in policy.pools.items()}
+    states = {uid: state for uid, state in found.items() if state is not None}
+    permits = {uid: keys.permits(uid) for uid in states}
     minimum = Version(settings.minimum_guard_version) if settings.minimum_guard_version else None
     trusts = {
         pool_key(pool.namespace, pool.name): PoolTrust(
-            pool.uid, permits[pool.uid], by_uid[pool.uid].lineage, pool.spec.fence.lease_seconds * 1000, minimum
+            uid, permits[uid], states[uid].heads.seen.lineages, pool.spec.fence.lease_seconds * 1000, minimum
         )
-        for pool in pools
+        for uid, pool in policy.pools.items()
+        if uid in states
     }
-    return Snapshot(settings, policy, keys, by_uid, permits, trusts, authenticator, Askers(keys, by_uid, policy))
+    return Snapshot(
+        settings=settings,
+        policy=policy,
+        keys=keys,
+        standings=standings,
+        states=states,
+        permits=permits,
+        trusts=trusts,
+        authenticator=authenticator,
+        askers=Askers(keys, states, policy),
+        revocations=Revocations(keys, policy, standings),
+    )
 
 
-def at_heads(snapshot: Snapshot, heads: Mapping[Name, Head]) -> Snapshot:
-    """The same configuration at other heads."""
-    return snapshot_of(snapshot.settings, snapshot.policy, snapshot.keys, heads=heads, authenticator=snapshot.authenticator)
+def at_standings(snapshot: Snapshot, standings: Standings) -> Snapshot:
+    """The same configuration with other ledgers."""
+    return snapshot_of(snapshot.settings, snapshot.policy, snapshot.keys, standings=standings, authenticator=snapshot.authenticator)

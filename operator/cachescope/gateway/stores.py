@@ -13,10 +13,10 @@ from cachescope.api.ledgers import EpochLedger, FenceLease
 from cachescope.api.pools import ServingPool
 from cachescope.api.scopes import CacheScope
 from cachescope.api.tenants import Tenant
-from cachescope.core.heads import Head
 from cachescope.core.labels import API_KEYS_LABEL
 from cachescope.gateway import readings
-from cachescope.gateway.readings import KeyEntry, KnownPool, KnownTenant, LeaseText, Reading
+from cachescope.gateway.policy_history import PolicyHistory
+from cachescope.gateway.readings import KeyEntry, KnownLedger, KnownPool, KnownTenant, LeaseText, Reading
 from cachescope.gateway.steady import Steady
 from cachescope.kube.endpoint_slices import EndpointSlices
 from cachescope.kube.rest import collection
@@ -50,19 +50,21 @@ class Stores:
         pools: ServingPools.
         tenants: Tenants.
         scopes: CacheScopes.
-        ledgers: Heads by the names of their pools.
+        ledgers: EpochLedgers, as the watch shows them.
         secrets: API keys of labelled Secrets.
         namespaces: Labels of namespaces; `None` where a single namespace is followed, since no other is known then.
         home: The installation's namespace.
+        histories: The digests that each kind of policy passed through.
     """
 
     pools: Store[Reading[KnownPool]]
     tenants: Store[Reading[KnownTenant]]
     scopes: Store[Reading[CacheScope]]
-    ledgers: Store[Reading[Head]]
+    ledgers: Store[Reading[KnownLedger]]
     secrets: Store[Reading[tuple[KeyEntry, ...]]]
     namespaces: Store[Reading[dict[str, str]]] | None = None
     home: str = ""
+    histories: Mapping[str, PolicyHistory] = field(default_factory=dict)
 
     def by_kind(self) -> dict[str, Store[Reading[Any]]]:
         """All of them, by kind."""
@@ -101,6 +103,12 @@ class Followed:
         """Seconds since the API server last answered each watch."""
         return {kind: watch.age() for kind, watch in self.watches().items()}
 
+    async def renew(self, kind: str) -> int:
+        """List a kind anew, by quorum; the version that the store has then."""
+        watch = self.others[kind]
+        await watch.renew()
+        return watch.version
+
     async def run(self) -> None:
         """Follow all of it until cancelled."""
         async with asyncio.TaskGroup() as group:
@@ -120,23 +128,15 @@ def follow(api: Api, namespace: str, scope: str, *, changed: Callable[[], None],
     """
     where = None if scope == CLUSTER else namespace
     own = partial(_watched, api, where)
-    pools = own(ServingPool, readings.read_pool, changed)
-    tenants = own(Tenant, readings.read_tenant, changed)
-    scopes = own(CacheScope, readings.read_scope, changed)
+    policy = _PolicyWatches(api, changed)
+    pools = policy.watch("ServingPool", _path(ServingPool, where), readings.read_pool)
+    tenants = policy.watch("Tenant", _path(Tenant, where), readings.read_tenant)
+    scopes = policy.watch("CacheScope", _path(CacheScope, where), readings.read_scope)
+    labelled = f"{API_KEYS_LABEL}=true"
+    secrets = policy.watch("Secret", collection("v1", "secrets", where), readings.read_secret, label_selector=labelled)
+    namespaces = None if where else policy.watch("Namespace", collection("v1", "namespaces", None), readings.read_namespace)
     ledgers = own(EpochLedger, readings.read_ledger, ledgers_changed)
-    secrets = Watched(
-        api,
-        collection("v1", "secrets", where),
-        parse=readings.whatever(readings.read_secret),
-        label_selector=f"{API_KEYS_LABEL}=true",
-        changed=changed,
-    )
-    namespaces = (
-        None
-        if where
-        else Watched(api, collection("v1", "namespaces", None), parse=readings.whatever(readings.read_namespace), changed=changed)
-    )
-    stores = Stores(pools, tenants, scopes, ledgers, secrets, namespaces, namespace)
+    stores = Stores(pools, tenants, scopes, ledgers, secrets, namespaces, namespace, policy.histories)
     watches: dict[str, Watched[Any]] = {kind: store for kind, store in stores.by_kind().items() if isinstance(store, Watched)}
     leases = own(FenceLease, readings.read_lease, lambda: None)
     return Followed(stores, leases, EndpointSlices(api, where), watches)
@@ -158,5 +158,37 @@ def _watched(
     parse: Callable[[readings.Document], Reading[T]],
     changed: Callable[[], None],
 ) -> Watched[Reading[T]]:
-    path = collection(API_VERSION, kind.PLURAL, namespace)
-    return Watched(api, path, parse=readings.whatever(parse), changed=changed)
+    return Watched(api, _path(kind, namespace), parse=readings.whatever(parse), changed=changed)
+
+
+@dataclass(frozen=True)
+class _PolicyWatches:
+    """Makes watches of what policy is compiled from; they keep the digests that they pass through."""
+
+    api: Api
+    changed: Callable[[], None]
+    histories: dict[str, PolicyHistory] = field(default_factory=dict)
+
+    def watch(
+        self, kind: str, path: str, parse: Callable[[readings.Document], Reading[T]], *, label_selector: str | None = None
+    ) -> Watched[Reading[T]]:
+        """The watch of one kind."""
+        history = self.histories[kind] = PolicyHistory()
+
+        def told() -> None:
+            history.record(watch.version)
+            self.changed()
+
+        watch = Watched(
+            self.api,
+            path,
+            parse=readings.whatever(readings.of_policy(kind, parse)),
+            label_selector=label_selector,
+            changed=told,
+            replaced=history.replaced,
+        )
+        return watch
+
+
+def _path(kind: type[Resource], namespace: str | None) -> str:
+    return collection(API_VERSION, kind.PLURAL, namespace)

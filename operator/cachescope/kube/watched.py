@@ -66,6 +66,7 @@ class Watched(Generic[T]):
         field_selector: Which of them, by field.
         parse: From a document to what is kept of it. It must not raise: what cannot be read is a value too.
         changed: Called after each change.
+        replaced: Called for each object of a change, before `changed`, with what was kept of it and what is; `None` is none.
     """
 
     def __init__(
@@ -77,6 +78,7 @@ class Watched(Generic[T]):
         label_selector: str | None = None,
         field_selector: str | None = None,
         changed: Callable[[], None] = lambda: None,
+        replaced: Callable[[T | None, T | None], None] = lambda _before, _after: None,
     ) -> None:
         self._api = api
         self._path = path
@@ -84,10 +86,14 @@ class Watched(Generic[T]):
         self._query = {name: value for name, value in selectors.items() if value}
         self._parse = parse
         self._changed = changed
+        self._replaced = replaced
         self._known: dict[Name, _Known[T]] = {}
         self._answered: float | None = None
         self._from: str | None = None
         self._listed_at = 0.0
+        self._renewals = self._renewed = 0
+        self._list_taken = asyncio.Event()
+        self._patience: asyncio.Timeout | None = None
         self.version = 0
         """Rises with each change."""
         self.fault = ""
@@ -106,13 +112,25 @@ class Watched(Generic[T]):
         """Seconds since the API server last answered, or `None` before the first list."""
         return None if self._answered is None else time.monotonic() - self._answered
 
+    async def renew(self) -> None:
+        """Have everything listed anew, by a list that begins after this call, and wait until it was taken over.
+
+        For who knows that there is something newer than what a watch, which may have stalled, has shown. `run` does the work.
+        """
+        self._renewals += 1
+        mine = self._renewals
+        if self._patience is not None:
+            self._patience.reschedule(asyncio.get_running_loop().time())
+        while self._renewed < mine:
+            await self._list_taken.wait()
+
     async def run(self) -> None:
         """Follow the API server until cancelled; a fault is logged once and retried."""
         while True:
             started = time.monotonic()
             try:
                 await self._follow()
-            except ExpiredError:
+            except (ExpiredError, TimeoutError):  # the version is gone, or somebody wants a new list
                 self._from = None
             except ClusterError as error:
                 self._from = None
@@ -123,6 +141,15 @@ class Watched(Generic[T]):
     async def _follow(self) -> None:
         if self._from is None or time.monotonic() - self._listed_at > RELIST_SECONDS:
             await self._list()
+        while self._renewed < self._renewals:
+            await self._list()
+        try:
+            async with asyncio.timeout(None) as self._patience:
+                await self._watch()
+        finally:
+            self._patience = None
+
+    async def _watch(self) -> None:
         watch = self._api.watch(self._path, resource_version=self._from or "", seconds=WATCH_SECONDS, **self._query)
         # Closed here, whatever happens: a watch that is left to the garbage collector keeps its connection.
         async with contextlib.aclosing(cast("AsyncGenerator[Document]", watch)) as events:
@@ -133,16 +160,22 @@ class Watched(Generic[T]):
 
     async def _list(self) -> None:
         found: dict[Name, _Known[T]] = {}
+        asked = self._renewals
         async for page in pages(self._api, self._path, **self._query):
             self._keep(page, found)
             self._from = page["metadata"]["resourceVersion"]
         self._listed_at = time.monotonic()
         first = self._answered is None
         self._heard()
-        different = found.keys() != self._known.keys() or any(found[name] is not known for name, known in self._known.items())
-        self._known = found
+        before, self._known = self._known, found
+        different = [name for name in before.keys() | found.keys() if before.get(name) is not found.get(name)]
+        for name in different:
+            self._replace(before.get(name), found.get(name))
         if first or different:
             self._tell()
+        self._renewed = asked
+        self._list_taken.set()
+        self._list_taken = asyncio.Event()
 
     def _keep(self, page: Document, found: dict[Name, _Known[T]]) -> None:
         for item in page["items"]:
@@ -156,11 +189,14 @@ class Watched(Generic[T]):
         name, self._from = name_of(item), item["metadata"]["resourceVersion"]
         if kind == "BOOKMARK":
             return
-        if kind == "DELETED":
-            self._known.pop(name, None)
-        else:
-            self._known[name] = _Known(item["metadata"]["resourceVersion"], self._parse(item))
+        after = None if kind == "DELETED" else _Known(item["metadata"]["resourceVersion"], self._parse(item))
+        self._replace(self._known.pop(name, None), after)
+        if after:
+            self._known[name] = after
         self._tell()
+
+    def _replace(self, before: _Known[T] | None, after: _Known[T] | None) -> None:
+        self._replaced(before.value if before else None, after.value if after else None)
 
     def _heard(self) -> None:
         self._answered = time.monotonic()

@@ -43,12 +43,14 @@ class ApiKeyEntry:
         tenant_uid: UID of the tenant that the key belongs to.
         principal: Stable name of whom it speaks for; it outlives the key, so that a rotated key keeps its caches.
         bound_to: `<namespace>/<name>` of the Secret that it was found in.
+        created: When it was made, in seconds since 1970; `None` when nobody wrote that down.
     """
 
     hash: str
     tenant_uid: str
     principal: str
     bound_to: str
+    created: int | None = None
 
 
 _NOBODY = ApiKeyEntry("sha256:" + "0" * 64, "", "", "nowhere")
@@ -122,7 +124,8 @@ class ApiKeys:
         matching = [entry for entry in entries if hmac.compare_digest(hash_key(key_id, secret, entry.bound_to), entry.hash)]
         if not matching or matching[0] is _NOBODY:
             raise Unauthenticated(_REFUSED)
-        return Identity(matching[0].tenant_uid, Credential("api-key", "", matching[0].principal))
+        found = matching[0]
+        return Identity(found.tenant_uid, Credential("api-key", "", found.principal), found.created, key_id)
 
 
 def check(key_id: str, stored: str, principal: str) -> None:

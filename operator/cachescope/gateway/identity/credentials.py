@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from cachescope.core.errors import CacheScopeError, ClusterError
 from cachescope.core.scopes import Credential
@@ -27,7 +27,14 @@ class Identity:
     Attributes:
         tenant_uid: UID of the one tenant that the credential belongs to.
         credential: Whom it speaks for within the tenant.
+        issued_at: When the very credential was issued, in whole seconds since 1970; `None` when it does not say.
+        key_id: Id of the API key; empty for tokens.
+
+    Two identities are equal when they are of one tenant and principal: what is derived from those is remembered by them, and is the
+    same for every credential. So `issued_at` and `key_id` are judged of the identity of this request, never of a remembered one.
     """
 
     tenant_uid: str
     credential: Credential
+    issued_at: int | None = field(default=None, compare=False)
+    key_id: str = field(default="", compare=False)

@@ -51,7 +51,7 @@ def api_keys(holdings: Iterable[Holding], secrets: Secrets) -> dict[str, list[Ap
         if isinstance(claim, ApiKeysClaim):
             bound_to = f"{claim.namespace}/{claim.secret_name}"
             for key in secrets.get((claim.namespace, claim.secret_name), ()):
-                found[key.key_id].append(ApiKeyEntry(key.hash, item.tenant_uid, key.principal, bound_to))
+                found[key.key_id].append(ApiKeyEntry(key.hash, item.tenant_uid, key.principal, bound_to, key.created))
     return dict(found)
 
 

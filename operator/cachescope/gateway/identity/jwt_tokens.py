@@ -154,7 +154,9 @@ class JwtTokens:
         # All identities of the tenant count, also those that do not match: two claims could hold the same text for two people.
         if len(claimants.principal_claims(found.tenant_uid)) > 1:
             raise Forbidden("the tenant takes the principal from more than one claim; the platform team must settle on one")
-        return Identity(found.tenant_uid, Credential("jwt", provider.issuer, _principal(claims, found.principal_claim)))
+        principal, issued_at = _principal(claims, found.principal_claim), _time(claims, "iat")
+        credential = Credential("jwt", provider.issuer, principal)
+        return Identity(found.tenant_uid, credential, None if issued_at is None else math.floor(issued_at))
 
     def _recall(self, name: bytes) -> Identity | None:
         found = self._remembered.get(name)

@@ -1,0 +1,53 @@
+"""Statements that are short enough to be read: what goes first when a gateway serves thousands of pools.
+
+A statement that nobody can read ends the right. So of one that is too long the pods that it routes to are left out, as many as must
+be, then witnesses (guards publish them too), then acknowledgements: fences that need those wait until there are fewer pools.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from cachescope.core.keys import Key
+from cachescope.core.leases import MAX_CHARACTERS, LeaseStatement, write_lease
+from cachescope.core.ledgers import write_mark
+
+log = logging.getLogger(__name__)
+
+MOST_BYTES: Final = MAX_CHARACTERS * 3 // 4 - 4096
+"""Of the JSON below the base64; the rest is for what is always there, and the MAC."""
+
+
+def write_readable(key: Key, statement: LeaseStatement) -> str:
+    """Sign a statement, or as much of it as can be read."""
+    text = write_lease(key, statement)
+    return text if len(text) <= MAX_CHARACTERS else write_lease(key, fitting(statement))
+
+
+def fitting(statement: LeaseStatement) -> LeaseStatement:
+    """As much of a statement as can be read."""
+    left = MOST_BYTES
+    marks = {name: write_mark(mark) for name, mark in statement.acknowledged.items()}
+    kept: dict[str, dict[str, Any]] = {}
+    parts: dict[str, Mapping[str, Any]] = {"acknowledged": marks, "witnesses": statement.witnesses, "routable": statement.routable}
+    for field, entries in parts.items():
+        kept[field], left = _first(entries, left)
+    lost = {field: len(entries) - len(kept[field]) for field, entries in parts.items() if len(kept[field]) < len(entries)}
+    log.warning("the lease is too long: something is left out; run another installation for some of the pools", extra=lost)
+    acknowledged = {name: statement.acknowledged[name] for name in kept["acknowledged"]}
+    return replace(statement, acknowledged=acknowledged, witnesses=kept["witnesses"], routable=kept["routable"])
+
+
+def _first(entries: Mapping[str, Any], left: int) -> tuple[dict[str, Any], int]:
+    """As many entries as fit, and what is left then."""
+    kept = {}
+    for name, value in entries.items():
+        size = len(json.dumps({name: value}, separators=(",", ":")))
+        if size <= left:
+            kept[name] = value
+            left -= size
+    return kept, left

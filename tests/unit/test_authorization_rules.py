@@ -1,0 +1,211 @@
+"""The authorization ledgers of a namespace: shards before the head, everything announced, folding in two steps."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from cachescope.core.authorization_rules import (
+    FOLDED_ABOVE,
+    FOLDED_TO,
+    MAX_FLOORS,
+    MAX_INCIDENTS,
+    MAX_LISTED,
+    Authorization,
+    AuthorizationDecision,
+    announced,
+    compacted,
+    decide,
+    first_head,
+    folded,
+    followed_shard,
+    writes,
+)
+from cachescope.core.declarations import Declaration, Postponed, incident_key
+from cachescope.core.digests import digest
+from cachescope.core.ledgers import AUTHORIZATION_HEAD, Floor, Ledger, LedgerFork, Lineage, Role, advanced, reborn, shard_name
+from cachescope.core.types import Epoch, TargetName
+
+RED, BLUE, GREEN = TargetName("a" * 64), TargetName("b" * 64), TargetName("b" + "0" * 63)
+SHARD_A, SHARD_B = shard_name(RED), shard_name(BLUE)
+FRESH = Lineage(50, "5" * 32)
+EMPTY = Authorization(first_head(Lineage(10, "1" * 32)))
+POLICY = {"tenants": digest("policy")}
+
+
+def decided(state: Authorization, *asked: Declaration) -> AuthorizationDecision:
+    return decide(state, asked, policy=state.head.policy, fresh=FRESH)
+
+
+def deny(target: TargetName, incident: str = "i", name: str = "") -> Declaration:
+    return Declaration(name or incident, target, incident=incident, deny=True)
+
+
+def many(count: int, floor: Floor, start: int = 0) -> dict[TargetName, Floor]:
+    return {TargetName(f"a{number:063x}"): floor for number in range(start, start + count)}
+
+
+def shard(floors: dict[TargetName, Floor], **fields: object) -> Ledger:
+    made = Ledger(Role.SHARD, FRESH, 1, base=Epoch(1), floors=floors, changed=dict.fromkeys(floors, 1))
+    return replace(made, **fields)  # type: ignore[arg-type]
+
+
+def state_of(floors: dict[TargetName, Floor], **fields: object) -> Authorization:
+    shards = {SHARD_A: shard(floors, **fields)}
+    return Authorization(announced(EMPTY.head, shards, {}), shards)
+
+
+def test_nothing_declared_changes_nothing_and_a_policy_is_a_step_of_the_head() -> None:
+    assert decided(EMPTY).state == EMPTY
+    found = decide(EMPTY, [], policy=POLICY, fresh=FRESH).state
+    assert (found.head.policy, found.head.sequence, found.shards) == (POLICY, 2, {})
+    assert writes(EMPTY, decide(found, [], policy=POLICY, fresh=FRESH).state) == writes(EMPTY, found)
+
+
+def test_shards_are_written_first_and_the_head_names_them() -> None:
+    found = decided(EMPTY, deny(RED), deny(BLUE, name="e"))
+    names = [name for name, _ in writes(EMPTY, found.state)]
+    assert names == [SHARD_A, SHARD_B, AUTHORIZATION_HEAD]
+    assert found.state.head.shards == {name: item.mark for name, item in found.state.shards.items()}
+    assert found.state.head.floors == {
+        RED: Floor(Epoch(2), Epoch(2), denied=Epoch(2)),
+        BLUE: Floor(Epoch(2), Epoch(2), denied=Epoch(2)),
+    }
+    assert (found.given, found.epochs) == ({"i": 2, "e": 2}, {"i": 2, "e": 2})
+
+
+def test_what_was_written_to_a_shard_alone_is_announced_by_the_next_decision_and_counts_once() -> None:
+    first = decided(EMPTY, deny(RED))
+    ended = Authorization(EMPTY.head, first.state.shards)
+    again = decided(ended, deny(RED))
+    assert (again.given, again.state) == (first.given, first.state)
+    assert [name for name, _ in writes(ended, again.state)] == [AUTHORIZATION_HEAD]
+
+
+def test_what_somebody_else_wrote_to_a_shard_is_announced_too() -> None:
+    start = decided(EMPTY, deny(RED)).state
+    other = decided(start, deny(BLUE, "x")).state
+    found = decided(Authorization(start.head, other.shards), deny(RED)).state
+    assert found.head.floors[BLUE].denies
+    assert decided(found, deny(RED)).state == found
+
+
+def test_only_what_changed_is_announced() -> None:
+    start = decided(EMPTY, deny(BLUE)).state
+    found = decided(start, deny(BLUE), deny(GREEN, "j")).state
+    assert found.head.changed == {BLUE: 2, GREEN: 3}
+
+
+def test_a_denial_stays_until_it_is_taken_back_and_one_declared_later_counts() -> None:
+    denied = decided(EMPTY, deny(RED)).state
+    assert decided(denied).state.floor(RED).denies
+    plain = Declaration("i", RED, incident="i")
+    assert decided(denied, plain).state.floor(RED).denies
+    back = decided(denied, deny(RED), Declaration("r", RED, incident="r", readmit=True)).state
+    assert (back.floor(RED).denies, back.floor(RED).epoch) == (False, 3)
+    assert decided(back, deny(RED)).state is not None
+    assert not decided(back, deny(RED)).state.floor(RED).denies
+    assert decided(back, deny(RED, "j")).state.floor(RED).denies
+    later = decided(decided(EMPTY, plain).state, deny(RED))
+    assert (later.state.floor(RED).denies, later.given) == (True, {"i": 2})
+
+
+def test_of_a_denial_and_a_readmission_that_come_together_the_denial_stands() -> None:
+    readmit = Declaration("z", RED, incident="z", readmit=True)
+    assert decided(EMPTY, deny(RED, "a"), readmit).state.floor(RED).denies
+    assert decided(EMPTY, deny(RED, "z", name="y"), readmit).state.floor(RED).denies
+
+
+def test_credentials_issued_before_never_become_good_again() -> None:
+    asked = Declaration("d", RED, incident="i", issued_before=1000)
+    found = decided(EMPTY, asked).state
+    assert decided(found, replace(asked, issued_before=10)).state == found
+    assert decided(found, replace(asked, issued_before=2000)).state.floor(RED).issued_before == 2000
+
+
+def test_the_head_lists_the_latest_changes_and_says_how_far_back() -> None:
+    state = EMPTY
+    for number in range(MAX_LISTED + 2):
+        state = decided(state, Declaration("d", TargetName(f"{number:064x}"), Epoch(2))).state
+    assert (len(state.head.floors), state.head.reach) == (MAX_LISTED, 3)
+    assert min(state.head.changed.values()) == 4
+
+
+def test_too_many_changes_at_once_are_none_and_everything_of_before_is_behind() -> None:
+    targets = [TargetName(f"{number:064x}") for number in range(MAX_LISTED + 1)]
+    found = decided(EMPTY, *(Declaration(target, target, Epoch(2)) for target in targets)).state.head
+    assert (found.floors, found.changed, found.reach) == ({}, {}, found.sequence)
+
+
+def test_a_shard_that_gets_full_raises_the_base_first_and_drops_entries_only_when_that_is_fenced() -> None:
+    floors = many(FOLDED_ABOVE, Floor(Epoch(2))) | {RED: Floor(Epoch(7), denied=Epoch(7))}
+    crowded = state_of(floors)
+    raised = decided(crowded).state
+    assert (raised.head.base, raised.shards[SHARD_A].base, len(raised.shards[SHARD_A].floors)) == (2, 2, len(floors))
+    assert decided(raised).state == raised
+    assert folded(raised, fenced_base=Epoch(1)) == raised
+    done = folded(raised, fenced_base=raised.head.base)
+    assert done.shards[SHARD_A].floors == {RED: floors[RED]}
+    assert done.head.shards == {SHARD_A: done.shards[SHARD_A].mark}
+    assert followed_shard(done.head, SHARD_A, crowded.shards[SHARD_A], done.shards[SHARD_A]) is done.shards[SHARD_A]
+    assert folded(done, fenced_base=Epoch(9)) == done
+
+
+def test_folding_reaches_its_aim_by_the_lowest_base_that_does() -> None:
+    floors = many(400, Floor(Epoch(2))) | many(400, Floor(Epoch(9)), start=400)
+    raised = decided(state_of(floors)).state
+    assert raised.head.base == 2
+    assert len(folded(raised, fenced_base=Epoch(9)).shards[SHARD_A].floors) == 400 <= FOLDED_TO
+
+
+@pytest.mark.parametrize(
+    "kept", [Floor(Epoch(2), denied=Epoch(2)), Floor(Epoch(2), readmitted=Epoch(2)), Floor(Epoch(2), issued_before=9)]
+)
+def test_what_is_more_than_an_epoch_is_never_dropped(kept: Floor) -> None:
+    raised = state_of(many(1, kept) | {RED: Floor(Epoch(2))}, base=Epoch(2))
+    assert set(folded(raised, fenced_base=Epoch(2)).shards[SHARD_A].floors) == set(many(1, kept))
+
+
+def test_a_shard_full_of_denials_holds_what_does_not_fit_and_nothing_else() -> None:
+    full = state_of(many(MAX_FLOORS, Floor(Epoch(2), denied=Epoch(2))))
+    found = decided(full, deny(RED), deny(BLUE, name="e"), deny(next(iter(full.shards[SHARD_A].floors)), name="f"))
+    assert isinstance(found.held["i"], Postponed)
+    assert "suspend the Tenant instead" in str(found.held["i"])
+    assert (set(found.held), set(found.given), found.state.head.base) == ({"i"}, {"e", "f"}, 1)
+
+
+def test_a_shard_full_of_incidents_goes_on_without_those_that_nobody_declares() -> None:
+    old = {incident_key(RED, f"old-{number}"): Epoch(2) for number in range(MAX_INCIDENTS)}
+    full = state_of({RED: Floor(Epoch(2))}, incidents=old)
+    asked = (deny(RED, "new"), deny(RED, "old-3"))
+    assert "delete CacheEpochs" in str(decided(full, *asked).held["new"])
+    room = compacted(full, asked, fresh=FRESH)
+    assert (set(room.shards[SHARD_A].incidents), room.shards[SHARD_A].lineage.generation) == ({incident_key(RED, "old-3")}, 51)
+    assert (room.behind, room.lost) == ((SHARD_A,), ())
+    assert decided(room, *asked).given == {"new": 3, "old-3": 2}
+    assert compacted(full, asked[1:], fresh=FRESH) == full
+
+
+def test_a_gateway_keeps_its_shard_until_the_head_names_the_new_lineage() -> None:
+    old = state_of({RED: Floor(Epoch(2))})
+    newer = reborn(old.shards[SHARD_A], Lineage(60, "6" * 32))
+    assert followed_shard(old.head, SHARD_A, old.shards[SHARD_A], newer) is old.shards[SHARD_A]
+    assert Authorization(old.head, {SHARD_A: newer}).behind == (SHARD_A,)
+    head = announced(old.head, {SHARD_A: newer}, {})
+    assert followed_shard(head, SHARD_A, old.shards[SHARD_A], newer) is newer
+    assert Authorization(head, {SHARD_A: newer}).behind == ()
+    with pytest.raises(LedgerFork):
+        followed_shard(head, SHARD_A, newer, advanced(newer, floors={}))
+
+
+def test_a_shard_that_vanished_or_was_put_back_is_lost_and_nothing_is_decided_for_it() -> None:
+    old = decided(EMPTY, deny(RED)).state
+    new = decided(old, deny(RED, "j")).state
+    put_back, gone = Authorization(new.head, old.shards), Authorization(new.head)
+    for lost in (put_back, gone):
+        found = decided(lost, deny(RED, "k"), deny(BLUE, "k", name="e"))
+        assert (lost.lost, lost.behind, new.lost) == ((SHARD_A,), (SHARD_A,), ())
+        assert "the operator deals with that first" in str(found.held["k"])
+        assert found.given == {"e": 2}
+        assert found.state.head.shards[SHARD_A] == new.head.shards[SHARD_A]

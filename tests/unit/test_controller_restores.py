@@ -1,0 +1,217 @@
+"""Restores, as the operator finds and deals with them: with witnesses, with its own memory, and with nothing left but people."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from cachescope.core.ledger_seals import seal_keys, sealed, witness
+from cachescope.core.ledgers import AUTHORIZATION_HEAD, Ledger, advanced
+from cachescope.kube.rest import Document
+from tests.unit.bench_leases import PEOPLE, POOL_UID, LeasedProcess, begun, gateway, ledger
+from tests.unit.controller_bench import Bench, epoch, tenant
+
+
+@pytest.fixture
+async def bench() -> Bench:
+    return await begun(tenant("red"))
+
+
+@pytest.fixture
+def guard(bench: Bench) -> LeasedProcess:
+    made = LeasedProcess(bench)
+    made.acknowledge()
+    return made
+
+
+def ledgers(bench: Bench) -> dict[str, Document]:
+    return {path: item for path, item in bench.api.objects.items() if item.get("kind") == "EpochLedger"}
+
+
+async def revoked(bench: Bench) -> dict[str, Document]:
+    """Roll the pool back and deny a tenant; what a backup of before holds."""
+    backup = ledgers(bench)
+    bench.declare(epoch("e", incident={"id": "leak-1", "bypassReuse": True}))
+    bench.declare(epoch("f", target={"kind": "Tenant", "name": "red"}, incident={"id": "thief"}, deny=True))
+    await bench.pass_over()
+    await bench.authorize()
+    return backup
+
+
+def put_back(bench: Bench, backup: dict[str, Document], *, restarted: bool = True) -> None:
+    """The cluster is restored: the ledgers are as they were, and of CacheEpochs since then nothing is left."""
+    for path in ledgers(bench):
+        del bench.api.objects[path]
+    for name in ("e", "f"):
+        bench.remove("CacheEpoch", name)
+    for path, item in backup.items():
+        bench.api._store(path, item)
+    if restarted:
+        bench.restart()
+
+
+def denies(head: Ledger) -> bool:
+    return any(floor.denies for floor in head.floors.values())
+
+
+def shards_deny(bench: Bench) -> bool:
+    shards = [item["metadata"]["name"] for item in ledgers(bench).values() if item["spec"]["role"] == "Shard"]
+    return any(denies(ledger(bench, name)) for name in shards)
+
+
+async def reconciled(bench: Bench) -> None:
+    await bench.pass_over()
+    await bench.authorize()
+
+
+async def test_with_a_witness_all_that_stood_stands_again_in_a_new_lineage(bench: Bench, guard: LeasedProcess) -> None:
+    backup = await revoked(bench)
+    guard.acknowledge()
+    before = {name: ledger(bench, name).lineage for name in ("tiny", AUTHORIZATION_HEAD)}
+    put_back(bench, backup)
+    await reconciled(bench)
+    pool, head = ledger(bench), ledger(bench, AUTHORIZATION_HEAD)
+    assert (max(floor.epoch for floor in pool.floors.values()), pool.flags.bypasses) == (2, True)
+    assert (head.unconfirmed, shards_deny(bench)) == (False, True)
+    for name, lineage in before.items():
+        assert ledger(bench, name).lineage.generation > lineage.generation
+    standing = (pool, head)
+    await reconciled(bench)
+    assert (ledger(bench), ledger(bench, AUTHORIZATION_HEAD)) == standing, "it is dealt with once"
+
+
+async def test_without_any_witness_nothing_tells_and_people_say_it(bench: Bench) -> None:
+    backup = await revoked(bench)
+    put_back(bench, backup)
+    before = ledger(bench), ledger(bench, AUTHORIZATION_HEAD)
+    await reconciled(bench)
+    assert (ledger(bench), ledger(bench, AUTHORIZATION_HEAD)) == before, "positive control: nobody can know"
+    bench.declare(restored("backup-1"))
+    for _ in range(2):
+        await reconciled(bench)
+    pool, head = ledger(bench), ledger(bench, AUTHORIZATION_HEAD)
+    assert (pool.lineage > before[0].lineage, head.lineage > before[1].lineage) == (True, True)
+    assert (head.unconfirmed, head.restored) == (True, 1)
+    assert bench.condition("CacheEpoch", "backup-1", "Fenced") == ("False", "RestoreUnconfirmed")
+    bench.declare(restored("backup-1", confirmed=True))
+    for _ in range(2):
+        await reconciled(bench)
+    after = ledger(bench, AUTHORIZATION_HEAD)
+    assert (after.lineage, after.unconfirmed) == (head.lineage, False)
+    assert ledger(bench).lineage == pool.lineage
+
+
+async def test_a_second_restore_starts_a_further_lineage_and_denies_again(bench: Bench) -> None:
+    bench.declare(restored("backup-1", confirmed=True))
+    await reconciled(bench)
+    first = ledger(bench, AUTHORIZATION_HEAD)
+    assert not first.unconfirmed
+    bench.declare(restored("backup-2"))
+    await reconciled(bench)
+    second = ledger(bench, AUTHORIZATION_HEAD)
+    assert (second.lineage > first.lineage, second.unconfirmed, second.restored) == (True, True, 2)
+
+
+async def test_the_operators_own_memory_is_a_witness(bench: Bench) -> None:
+    backup = await revoked(bench)
+    put_back(bench, backup, restarted=False)
+    await reconciled(bench)
+    head = ledger(bench, AUTHORIZATION_HEAD)
+    assert (head.unconfirmed, shards_deny(bench), ledger(bench).flags.bypasses) == (False, True, True)
+
+
+async def test_a_gateway_alone_makes_up_for_authorization(bench: Bench) -> None:
+    router = gateway(bench)
+    backup = await revoked(bench)
+    router.acknowledge(PEOPLE)
+    put_back(bench, backup)
+    await reconciled(bench)
+    assert (ledger(bench, AUTHORIZATION_HEAD).unconfirmed, shards_deny(bench)) == (False, True)
+    assert not ledger(bench).flags.bypasses, "of the pool nobody was left who knew; a gateway is no witness of pools"
+
+
+async def test_a_witness_that_does_not_reach_back_far_enough_denies_until_somebody_confirms(bench: Bench) -> None:
+    backup = await revoked(bench)
+    head = ledger(bench, AUTHORIZATION_HEAD)
+    later = advanced(head, floors={}, changed={}, reach=head.sequence)
+    put_back(bench, backup)
+    publish(bench, sealed(seal_keys(bench.keys.ring), PEOPLE, later))
+    await reconciled(bench)
+    assert ledger(bench, AUTHORIZATION_HEAD).unconfirmed
+
+
+async def test_a_witness_that_nobody_can_verify_denies_until_somebody_confirms(bench: Bench, guard: LeasedProcess) -> None:
+    await revoked(bench)
+    guard.acknowledge()
+    later = advanced(ledger(bench, AUTHORIZATION_HEAD))
+    unsealed = {**sealed(seal_keys(bench.keys.ring), PEOPLE, later), "mac": {"key": "k1", "value": "0" * 64}}
+    guard.acknowledged[PEOPLE], guard.witnesses[PEOPLE] = later.mark, witness(unsealed)
+    guard.write()
+    await reconciled(bench)
+    head = ledger(bench, AUTHORIZATION_HEAD)
+    assert (head.unconfirmed, head.lineage > later.lineage) == (True, True)
+    await reconciled(bench)
+    assert ledger(bench, AUTHORIZATION_HEAD) == head, "the doubt is latched once"
+
+
+async def test_an_unsealed_copy_of_a_state_that_the_ledger_had_is_no_doubt(bench: Bench, guard: LeasedProcess) -> None:
+    unsealed = {**guard.witnesses[PEOPLE], "mac": {"key": "k1", "value": "0" * 64}}
+    guard.witnesses[PEOPLE] = unsealed
+    guard.write()
+    before = ledger(bench, AUTHORIZATION_HEAD)
+    await reconciled(bench)
+    assert ledger(bench, AUTHORIZATION_HEAD) == before
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+async def test_a_shard_that_was_deleted_is_made_again_from_what_is_known(
+    bench: Bench, guard: LeasedProcess, restarted: bool
+) -> None:
+    await revoked(bench)
+    guard.acknowledge()
+    name = next(iter(ledger(bench, AUTHORIZATION_HEAD).shards))
+    bench.remove("EpochLedger", name)
+    if restarted:
+        bench.restart()
+    for _ in range(2):
+        await reconciled(bench)
+        head = ledger(bench, AUTHORIZATION_HEAD)
+        assert (denies(ledger(bench, name)), head.shards[name]) == (True, ledger(bench, name).mark)
+        assert head.unconfirmed is restarted, "the head lists what changed lately; only memory knows the rest"
+
+
+async def test_a_head_that_was_deleted_goes_on_with_what_is_known(bench: Bench, guard: LeasedProcess) -> None:
+    await revoked(bench)
+    guard.acknowledge()
+    before = ledger(bench, AUTHORIZATION_HEAD)
+    bench.remove("EpochLedger", AUTHORIZATION_HEAD)
+    bench.restart()
+    await reconciled(bench)
+    head = ledger(bench, AUTHORIZATION_HEAD)
+    assert (head.lineage.generation > before.lineage.generation, shards_deny(bench)) == (True, True)
+
+
+async def test_a_fence_of_before_a_restore_is_made_anew(bench: Bench, guard: LeasedProcess) -> None:
+    backup = await revoked(bench)
+    guard.acknowledge()
+    await bench.tell()
+    assert bench.condition("CacheEpoch", "e", "Fenced") == ("True", "Acknowledged")
+    put_back(bench, {path: item for path, item in backup.items() if path.endswith("/tiny")}, restarted=False)
+    bench.declare(epoch("e", incident={"id": "leak-1", "bypassReuse": True}))
+    await bench.pass_over()
+    assert bench.condition("CacheEpoch", "e", "Fenced") == ("False", "WaitingForProcesses")
+    guard.acknowledge(POOL_UID)
+    await bench.tell()
+    assert bench.condition("CacheEpoch", "e", "Fenced") == ("True", "Acknowledged")
+
+
+def restored(name: str, **said: Any) -> Document:
+    return epoch(name, target={"kind": "Namespace"}, incident={"id": name}, restored=said)
+
+
+def publish(bench: Bench, spec: Document) -> None:
+    """A guard of before the restore still shows what it read."""
+    made = LeasedProcess(bench, name="old")
+    made.witnesses[PEOPLE] = witness(spec)
+    made.write()

@@ -1,0 +1,184 @@
+"""Restores are found out by what witnesses hold, and end in a later lineage that holds the maximum, or refuses everything."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from cachescope.core.authorization_rules import Authorization, decide, first_head
+from cachescope.core.declarations import NAMESPACE, Declaration, Restoration, incident_key
+from cachescope.core.digests import digest
+from cachescope.core.epochs import MAX_EPOCH
+from cachescope.core.errors import SpecError
+from cachescope.core.ledgers import Flags, Floor, Ledger, Lineage, advanced, followed, shard_name
+from cachescope.core.pool_rules import first_ledger
+from cachescope.core.restores import covers, is_restore, merged, merged_authorization, said
+from cachescope.core.types import Epoch, TargetName
+
+POOL, RED, BLUE = TargetName("a" * 64), TargetName("b" * 64), TargetName("c" * 64)
+FRESH = Lineage(5, "5" * 32)
+FIRST = first_ledger(Lineage(10, "1" * 32))
+SECOND = advanced(FIRST, floors={POOL: Floor(Epoch(3), Epoch(3))})
+THIRD = advanced(SECOND, floors={POOL: Floor(Epoch(4), Epoch(4))}, flags=Flags(Epoch(4), Epoch(0), Epoch(0)))
+FORKED = advanced(FIRST, floors={POOL: Floor(Epoch(2), Epoch(2))})
+
+
+def witness(ledger: Ledger) -> Ledger:
+    return replace(ledger, history=(), incidents={})
+
+
+def deny(target: TargetName, incident: str = "i") -> Declaration:
+    return Declaration(f"{target[0]}{incident}", target, incident=incident, deny=True)
+
+
+def after(state: Authorization, *asked: Declaration, policy: str = "p") -> Authorization:
+    return decide(state, asked, policy={"tenants": digest(policy)}, fresh=FRESH).state
+
+
+EMPTY = Authorization(first_head(Lineage(10, "1" * 32)))
+ONE = after(EMPTY, deny(RED))
+TWO = after(ONE, deny(BLUE))
+
+
+def test_what_is_merely_older_is_no_restore() -> None:
+    assert not any(is_restore(THIRD, witness(item)) for item in (FIRST, SECOND, THIRD))
+    assert not is_restore(merged(THIRD, [], fresh=FRESH), witness(THIRD))
+
+
+@pytest.mark.parametrize("known", [SECOND, THIRD, merged(FIRST, [], fresh=FRESH), first_ledger(Lineage(10, "2" * 32))])
+def test_a_witness_of_what_the_ledger_never_had_proves_a_restore(known: Ledger) -> None:
+    assert is_restore(FIRST, witness(known))
+
+
+def test_a_change_under_the_old_sequence_is_found_by_its_digest() -> None:
+    same_fields = advanced(FIRST, floors={POOL: Floor(Epoch(9), Epoch(9))})
+    assert is_restore(same_fields, witness(SECOND))
+    assert is_restore(FORKED, witness(SECOND))
+
+
+def test_what_lies_before_the_history_is_compared_by_its_fields() -> None:
+    newer = replace(THIRD, history=("0" * 32,))
+    assert not is_restore(newer, witness(FIRST))
+    assert is_restore(replace(newer, flags=Flags()), witness(replace(FIRST, flags=Flags(Epoch(1), Epoch(0), Epoch(0)))))
+
+
+def test_the_maximum_of_all_that_is_known_stands_in_a_lineage_above_all() -> None:
+    other = advanced(FIRST, floors={RED: Floor(Epoch(7))}, base=Epoch(2))
+    foreign = replace(THIRD, lineage=Lineage(70, "7" * 32))
+    found = merged(FORKED, map(witness, (SECOND, other, foreign)), fresh=FRESH)
+    assert (found.epoch(POOL), found.epoch(RED), found.base) == (4, 7, 2)
+    assert (found.lineage, found.sequence, found.previous) == (Lineage(71, FRESH.id), 1, "")
+    assert all(followed(known, found) is found for known in (FORKED, SECOND, other, foreign))
+    assert merged(FIRST, [], fresh=Lineage(2_000_000_000, "5" * 32)).lineage.generation == 2_000_000_000
+
+
+def test_a_flag_that_is_on_for_anybody_stays_on() -> None:
+    on = replace(FIRST, flags=Flags(Epoch(7), Epoch(3), Epoch(3)))
+    resumed = replace(FIRST, flags=Flags(Epoch(7), Epoch(5), Epoch(7)))
+    for one, two in ((on, resumed), (resumed, on)):
+        found = merged(one, [two], fresh=FRESH).flags
+        assert (found.public_stopped, found.bypassed, found.stops_public, found.bypasses) == (7, 5, True, True)
+    assert not merged(resumed, [resumed], fresh=FRESH).flags.stops_public
+
+
+def test_incidents_stay_counted() -> None:
+    counted = replace(FIRST, incidents={"x": Epoch(3)})
+    assert merged(counted, [replace(FIRST, incidents={"y": Epoch(4)})], fresh=FRESH).incidents == {"x": 3, "y": 4}
+
+
+def test_a_generation_at_its_end_is_refused_with_what_to_do() -> None:
+    with pytest.raises(SpecError, match="see who wrote it"):
+        merged(replace(FIRST, lineage=Lineage(MAX_EPOCH, "1" * 32)), [], fresh=FRESH)
+
+
+def test_revocations_since_the_backup_come_back_from_a_witness() -> None:
+    assert is_restore(ONE.head, witness(TWO.head))
+    found = merged_authorization(ONE, [witness(TWO.head)], fresh=FRESH)
+    assert (found.floor(RED).denies, found.floor(BLUE).denies, found.head.unconfirmed) == (True, True, False)
+    assert (found.head.shards, found.behind, found.lost) == ({name: item.mark for name, item in found.shards.items()}, (), ())
+    generations = {item.lineage.generation for item in found.shards.values()}
+    assert (found.head.lineage.generation, min(generations)) == (11, 5 + 1)
+    assert after(found, deny(RED), deny(BLUE)).floor(BLUE).denies
+
+
+def late(head: Ledger) -> Ledger:
+    """A witness whose list begins after the restored state."""
+    return replace(witness(head), reach=ONE.head.sequence + 1)
+
+
+@pytest.mark.parametrize(
+    ("change", "sure"),
+    [
+        (witness, True),
+        (lambda head: replace(witness(head), reach=ONE.head.sequence), True),
+        (late, False),
+        (lambda head: replace(witness(head), lineage=Lineage(11, "9" * 32)), False),
+    ],
+)
+def test_a_witness_that_does_not_reach_back_makes_everything_refused(change: Callable[[Ledger], Ledger], sure: bool) -> None:
+    seen = change(TWO.head)
+    assert covers(ONE.head, seen) == sure
+    found = merged_authorization(ONE, [seen], fresh=FRESH).head
+    assert (found.unconfirmed, found.restored - found.confirmed) == (not sure, 0 if sure else 1)
+
+
+def test_after_a_change_under_the_old_sequence_a_witness_must_reach_as_far_as_the_head() -> None:
+    forked = after(ONE, policy="q")
+    for _ in range(3):
+        forked = after(forked, policy=f"q{forked.head.sequence}")
+    assert covers(forked.head, witness(TWO.head)), "it lists everything since the lineage began"
+    assert not covers(forked.head, replace(witness(TWO.head), reach=ONE.head.sequence))
+
+
+def test_a_change_of_somebody_else_under_the_old_sequence_is_no_common_past() -> None:
+    forked = after(ONE, deny(TargetName("d" * 64)))
+    newest = after(after(TWO, policy="x"), policy="y").head
+    assert forked.head.sequence < newest.sequence
+    assert not covers(forked.head, replace(witness(newest), reach=ONE.head.sequence))
+    assert covers(ONE.head, replace(witness(newest), reach=ONE.head.sequence))
+
+
+def test_what_cannot_be_verified_is_a_doubt_and_what_the_operator_remembers_is_none() -> None:
+    assert merged_authorization(ONE, [witness(TWO.head)], fresh=FRESH, doubt=True).head.unconfirmed
+    newer = replace(TWO, head=late(TWO.head))
+    assert merged_authorization(ONE, [witness(newer.head)], fresh=FRESH).head.unconfirmed
+    found = merged_authorization(ONE, [witness(newer.head)], fresh=FRESH, known=after(newer, policy="x"))
+    assert (found.head.unconfirmed, found.floor(BLUE).denies) == (False, True)
+
+
+def test_a_shard_that_is_gone_is_lost_unless_the_operator_remembers_it() -> None:
+    gone = Authorization(TWO.head, {shard_name(RED): TWO.shards[shard_name(RED)]})
+    assert merged_authorization(gone, [], fresh=FRESH).head.unconfirmed
+    found = merged_authorization(gone, [], fresh=FRESH, known=TWO)
+    assert (found.head.unconfirmed, found.floor(BLUE).denies, found.lost) == (False, True, ())
+
+
+def test_who_says_that_the_cluster_was_restored_gets_a_new_lineage_once_for_each_incident() -> None:
+    asked = [Restoration("a", "r1")]
+    for ledger in (FIRST, ONE.shards[shard_name(RED)], ONE.head):
+        found = said(ledger, asked, fresh=FRESH)
+        assert found.lineage.generation == ledger.lineage.generation + 1
+        assert said(found, asked, fresh=FRESH) is found
+        assert said(found, [], fresh=FRESH) is found
+        assert (
+            followed(found, said(found, [*asked, Restoration("b", "r2")], fresh=FRESH)).lineage.generation
+            > found.lineage.generation
+        )
+    assert said(FIRST, asked, fresh=FRESH).incidents == {incident_key(NAMESPACE, "r1"): 1}
+
+
+def test_everything_is_refused_until_every_declared_restore_is_confirmed() -> None:
+    one = said(ONE.head, [Restoration("a", "r1")], fresh=FRESH)
+    two = said(one, [Restoration("a", "r1"), Restoration("b", "r2", confirmed=True)], fresh=FRESH)
+    assert (one.restored, one.unconfirmed, two.restored, two.unconfirmed) == (1, True, 2, True)
+    done = said(two, [Restoration("a", "r1", confirmed=True), Restoration("b", "r2", confirmed=True)], fresh=FRESH)
+    assert (done.unconfirmed, done.lineage, done.sequence) == (False, two.lineage, two.sequence + 1)
+    assert not said(two, [Restoration("b", "r2", confirmed=True)], fresh=FRESH).unconfirmed
+    assert not said(done, [Restoration("b", "r2")], fresh=FRESH).unconfirmed, "what was confirmed stays so"
+
+
+def test_of_one_restore_that_is_declared_twice_both_must_confirm() -> None:
+    twice = [Restoration("a", "r1", confirmed=True), Restoration("b", "r1")]
+    assert said(ONE.head, twice, fresh=FRESH).unconfirmed
