@@ -30,6 +30,7 @@ ROLLING, ROLLED = condition("Progressing", "True"), condition("Progressing", "Fa
 BAD, WELL = condition("Degraded", "True"), condition("Degraded", "False")
 YES, NO = condition("Accepted", "True"), condition("Accepted", "False", "IdentityTaken")
 HELD = condition("Held", "True", "SpecBehindLedger")
+FENCING, FENCED = condition("Fenced", "False", "WaitingForProcesses"), condition("Fenced", "True", "Acknowledged")
 CASES = [
     ("ServingPool", seen(READY, ROLLED, WELL), ("Healthy", "Ready says")),
     ("ServingPool", seen(READY, ROLLING, WELL), ("Progressing", "Progressing says")),
@@ -49,6 +50,10 @@ CASES = [
     ("CacheScope", seen(NO), ("Degraded", "Accepted says")),
     ("CacheEpoch", seen(YES, condition("Held", "False")), ("Healthy", "Accepted says")),
     ("CacheEpoch", seen(YES, HELD), ("Healthy", "Held says")),
+    ("CacheEpoch", seen(YES, FENCING), ("Progressing", "Fenced says")),
+    ("CacheEpoch", seen(YES, FENCED), ("Healthy", "Accepted says")),
+    ("CacheEpoch", seen(YES, HELD, FENCING), ("Healthy", "Held says")),
+    ("CacheEpoch", seen(NO, FENCING), ("Degraded", "Accepted says")),
     ("CacheEpoch", seen(NO), ("Degraded", "Accepted says")),
     *((kind, seen(READY, YES, observed=1), ("Progressing", "the operator has not")) for kind in SCRIPTS),
     *((kind, {"metadata": {"generation": 1}}, ("Progressing", "the operator has not")) for kind in SCRIPTS),

@@ -34,7 +34,12 @@ NO_PODS = ("--set", "operator.replicas=0,gateway.replicas=0")
 MADE = "deployments,services,serviceaccounts,configmaps,networkpolicies,poddisruptionbudgets,roles,rolebindings"
 ENGINE_ROLE = [
     {"apiGroups": ["cachescope.dev"], "resources": ["fenceleases"], "verbs": ["create", "get", "update"]},
-    {"apiGroups": ["cachescope.dev"], "resources": ["epochledgers"], "resourceNames": ["tiny"], "verbs": ["get"]},
+    {
+        "apiGroups": ["cachescope.dev"],
+        "resources": ["epochledgers"],
+        "resourceNames": ["tiny", "authorization.head"],
+        "verbs": ["get", "list", "watch"],
+    },
 ]
 
 

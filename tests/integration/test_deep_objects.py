@@ -63,6 +63,7 @@ async def test_a_gateway_goes_on_following(rest: Rest, namespace: str) -> None:
             await asyncio.sleep(0.05)
     assert [name.name for name in followed.stores.tenants.items()] == ["deep"]
     following.cancel()
+    await asyncio.gather(following, return_exceptions=True)
 
 
 def create_deep(path: str, namespace: str, document: dict[str, Any]) -> None:

@@ -12,6 +12,9 @@ import typer
 from cachescope import __version__, logs
 from cachescope.cli import keys, output
 from cachescope.cli.doctor.command import doctor
+from cachescope.cli.restored import restored
+from cachescope.cli.revoke import readmit, revoke
+from cachescope.cli.rollback import rollback
 from cachescope.cli.status import status
 from cachescope.core.errors import CacheScopeError, SpecError
 
@@ -21,6 +24,10 @@ app = typer.Typer(
 app.add_typer(keys.app, name="keys")
 app.command("status")(status)
 app.command("doctor")(doctor)
+app.command("rollback")(rollback)
+app.add_typer(revoke, name="revoke")
+app.add_typer(readmit, name="readmit")
+app.command("restored")(restored)
 
 ConfigFolder = Annotated[Path, typer.Option("--config", help="Folder of the mounted configuration.")]
 Socket = Annotated[str, typer.Option("--socket", help="Unix socket between Envoy and the processor.")]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from collections.abc import Sequence
 
@@ -40,3 +41,27 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         # As plain text: what tenants and clusters named is no markup.
         shown.add_row(*map(Text, row))
     Console(width=None if sys.stdout.isatty() else PIPE_WIDTH).print(shown)
+
+
+class LiveLine:
+    """One line that says how far something is: rewritten in place on a terminal, else a line for each change."""
+
+    def __init__(self) -> None:
+        self._terminal = sys.stderr.isatty()
+        self._last = ""
+
+    def show(self, seconds: float, content: str) -> None:
+        """Show how far it is after so many seconds."""
+        line = f"{seconds:6.1f} s  {content}"
+        if self._terminal:
+            columns = shutil.get_terminal_size().columns
+            typer.echo(f"\r{line[: columns - 1]}\x1b[K", err=True, nl=False)
+        elif content != self._last:
+            aside(line)
+        self._last = content
+
+    def end(self) -> None:
+        """Leave the line as it is; what is printed next begins below it."""
+        if self._terminal and self._last:
+            typer.echo("", err=True)
+        self._last = ""

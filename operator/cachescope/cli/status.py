@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Protocol
 
 import typer
 
 from cachescope.api.documents import API_VERSION
+from cachescope.api.epochs import CacheEpoch
 from cachescope.api.pools import ServingPool
-from cachescope.cli import output
+from cachescope.cli import epochs, output
 from cachescope.cli.contexts import current_namespace, need_cluster
 from cachescope.cli.doctor.findings import Document, Documents, Unseen
+from cachescope.cli.epochs import is_open
 from cachescope.cli.operator_lease import LEASE_NAME, LEASES, warning
 from cachescope.cli.pools import COLUMNS, PoolRow, cells, pool_row
 from cachescope.core.errors import SpecError
@@ -48,6 +51,7 @@ def status(
         _in_full(rows[0])
     else:
         output.table(("NAMESPACE", *COLUMNS), [[row.namespace, *cells(row)] for row in rows])
+        _open(rows)
 
 
 async def _look(pool: str | None, namespace: str | None) -> tuple[list[PoolRow], str]:
@@ -57,9 +61,31 @@ async def _look(pool: str | None, namespace: str | None) -> tuple[list[PoolRow],
     path = collection(API_VERSION, ServingPool.PLURAL, namespace)
     async with Rest() as rest:
         found = [await rest.get(f"{path}/{pool}")] if pool else (await rest.get(path))["items"]
-        leases = await operator_leases(rest, namespace)
-    fault = f"whether an operator works could not be seen ({leases.reason})" if isinstance(leases, Unseen) else ""
-    return [pool_row(document) for document in found], fault or warning(_seen(leases), namespace, datetime.now(UTC))
+        opened = await _open_epochs(rest, namespace)
+        fault = await fault_of_operator(rest, namespace)
+    if isinstance(opened, Unseen):
+        unseen = f"open CacheEpochs could not be seen ({opened.reason})"
+        return [pool_row(document) for document in found], "; ".join(part for part in (fault, unseen) if part)
+    return [pool_row(document, opened) for document in found], fault
+
+
+async def _open_epochs(api: Api, namespace: str | None) -> Documents:
+    """CacheEpochs that are not fenced."""
+    from cachescope.kube.rest import ApiError, collection  # noqa: PLC0415 - its libraries take long to load
+
+    try:
+        found = await api.get(collection(API_VERSION, CacheEpoch.PLURAL, namespace))
+    except ApiError as error:
+        return Unseen(str(error))
+    return [document for document in found["items"] if is_open(document)]
+
+
+async def fault_of_operator(api: Api, namespace: str | None) -> str:
+    """Why what statuses say may be old; empty when an operator works."""
+    leases = await operator_leases(api, namespace)
+    if isinstance(leases, Unseen):
+        return f"whether an operator works could not be seen ({leases.reason})"
+    return warning(leases, namespace, datetime.now(UTC))
 
 
 async def operator_leases(api: Api, namespace: str | None) -> Documents:
@@ -83,8 +109,12 @@ async def operator_leases(api: Api, namespace: str | None) -> Documents:
         return Unseen(str(error))
 
 
-def _seen(leases: Documents) -> list[Document]:
-    return [] if isinstance(leases, Unseen) else leases
+def _open(rows: Sequence[PoolRow]) -> None:
+    """A table of the CacheEpochs that are not fenced, each once; nothing for none."""
+    found = {(row.namespace, row.name): row for pool in rows for row in pool.open_epochs}
+    if found:
+        output.text("")
+        output.table(("NAMESPACE", *epochs.COLUMNS), [[row.namespace, *epochs.cells(row)] for row in found.values()])
 
 
 def _in_full(row: PoolRow) -> None:
@@ -95,3 +125,4 @@ def _in_full(row: PoolRow) -> None:
     output.text("")
     conditions = [[item.type, item.status, item.reason, item.message] for item in row.conditions]
     output.table(("CONDITION", "STATUS", "REASON", "MESSAGE"), conditions)
+    _open([row])

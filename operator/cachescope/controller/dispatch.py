@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
-from cachescope.controller.epochs import target_of
 from cachescope.controller.store import Key, Store
 from cachescope.controller.watched_kinds import API_KEYS, CHILDREN, WATCHED
 from cachescope.core.labels import POOL_LABEL
+from cachescope.core.ledgers import AUTHORIZATION, AUTHORIZATION_HEAD
 from cachescope.kube.rest import Document
 
+AUTHORIZATIONS: Final = "Authorization"
+"""Work on the authorization ledgers of a namespace; no kind of the API."""
+POLICY_SECONDS: Final = 1.0
+HELD_SECONDS: Final = 1.0
+_POLICY: Final = frozenset({"Tenant", "CacheScope", "ServingPool", API_KEYS})
 _CHILDREN: Final = frozenset(kind.kind for kind in WATCHED if kind.selector == CHILDREN)
 
 
@@ -19,27 +24,46 @@ class Dispatch:
 
     Args:
         store: Where neighbours are found.
-        add: Makes a key due.
+        add: Makes a key due, in some seconds.
+        rulers: Namespaces whose authorization ledgers hold for the tenants of all: the installation's, which comes first, and those
+            of shared pools.
     """
 
-    def __init__(self, store: Store, add: Callable[[Key], None]) -> None:
+    def __init__(self, store: Store, add: Callable[[Key, float], None], rulers: Sequence[str]) -> None:
         self._store = store
         self._add = add
+        self._rulers = rulers
 
     def hear(self, key: Key, old: Document | None, new: Document | None) -> None:
         """Take a change of the store over."""
-        for item in affected(self._store, key, [document for document in (old, new) if document is not None]):
-            self._add(item)
+        documents = [document for document in (old, new) if document is not None]
+        for item in affected(self._store, key, documents):
+            self._add(item, 0)
+        if key.kind == "CacheEpoch":
+            for namespace in {key.namespace, *self._rulers}:
+                self._add(authorization(namespace), 0)
+        if key.kind in _POLICY:
+            # Edits come in groups, and each digest is a step that everybody acknowledges.
+            self._add(authorization(self._rulers[0]), POLICY_SECONDS)
 
-    def pools(self, uids: set[str]) -> None:
-        """Something that a pool's status shows has changed."""
+    def ledgers(self, names: set[str], urgent: bool) -> None:
+        """Something has changed that a status shows, or that a witness tells, by the names that leases give ledgers."""
+        seconds = 0.0 if urgent else HELD_SECONDS
         for document in self._store.all("ServingPool"):
-            if document["metadata"]["uid"] in uids:
-                self._add(_key("ServingPool", document))
+            if document["metadata"]["uid"] in names:
+                self._add(_key("ServingPool", document), seconds)
+        for name in names:
+            if name.startswith(AUTHORIZATION):
+                self._add(authorization(name.removeprefix(AUTHORIZATION)), seconds)
+
+
+def authorization(namespace: str) -> Key:
+    """The key of the work on a namespace's authorization ledgers."""
+    return Key(AUTHORIZATIONS, namespace, AUTHORIZATION_HEAD)
 
 
 def affected(store: Store, key: Key, documents: Iterable[Document]) -> Iterator[Key]:
-    """Keys that a change touches.
+    """Keys that a change touches, but for `Dispatch.hear`'s own.
 
     Args:
         store: Where neighbours are found.
@@ -48,9 +72,10 @@ def affected(store: Store, key: Key, documents: Iterable[Document]) -> Iterator[
     """
     kind, namespace = key.kind, key.namespace
     if kind == "EpochLedger":
-        yield Key("ServingPool", namespace, key.name)
+        yield authorization(namespace) if "." in key.name else Key("ServingPool", namespace, key.name)
     elif kind == "CacheEpoch":
-        yield from (Key("ServingPool", namespace, target_of(item)) for item in documents)
+        yield key
+        yield from _pools_of_epoch(store, namespace, documents)
     elif kind in _CHILDREN:
         yield from (Key("ServingPool", namespace, name) for name in _owners(documents))
     elif kind == API_KEYS:
@@ -60,10 +85,26 @@ def affected(store: Store, key: Key, documents: Iterable[Document]) -> Iterator[
         yield from _neighbours(store, key, list(documents))
 
 
+def _pools_of_epoch(store: Store, namespace: str, documents: Iterable[Document]) -> Iterator[Key]:
+    """The pool that a CacheEpoch names; where it names something else, every pool of the namespace."""
+    for document in documents:
+        target = (document.get("spec") or {}).get("target")
+        target = target if isinstance(target, dict) else {}
+        if target.get("kind", "ServingPool") == "ServingPool":
+            yield Key("ServingPool", namespace, str(target.get("name", "")))
+        elif target.get("kind") in ("CacheScope", "Namespace"):
+            yield from (_key("ServingPool", item) for item in store.all("ServingPool", namespace))
+
+
 def _neighbours(store: Store, key: Key, documents: list[Document]) -> Iterator[Key]:
     """Others whose verdict depends on whether a pool or tenant exists, or on which model it serves."""
-    if key.kind != "CacheScope" and len(documents) == 1:
-        yield from (_key("CacheScope", item) for item in store.all("CacheScope", key.namespace))
+    if len(documents) == 1:
+        if key.kind != "CacheScope":
+            yield from (_key("CacheScope", item) for item in store.all("CacheScope", key.namespace))
+        yield from (_key("CacheEpoch", item) for item in store.all("CacheEpoch", key.namespace))
+        yield authorization(key.namespace)
+    if key.kind == "CacheScope":
+        yield from (Key("ServingPool", key.namespace, name) for item in documents for name in _pools_of_scope(item))
     if key.kind == "ServingPool":
         models = {_model(item) for item in documents}
         if len(documents) == 1 or len(models) > 1:
@@ -71,6 +112,11 @@ def _neighbours(store: Store, key: Key, documents: list[Document]) -> Iterator[K
             yield from (
                 _key("ServingPool", item) for item in pools if _model(item) in models and item["metadata"]["name"] != key.name
             )
+
+
+def _pools_of_scope(scope: Document) -> list[str]:
+    named = (scope.get("spec") or {}).get("pools")
+    return [str(name) for name in named] if isinstance(named, list) else []
 
 
 def _owners(documents: Iterable[Document]) -> set[str]:

@@ -6,8 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from cachescope.api.settings import Settings
-from cachescope.controller.epochs import Ledgers
+from cachescope.controller.fences import Fences
 from cachescope.controller.lease_book import LeaseBook
+from cachescope.controller.outcomes import Outcomes
+from cachescope.controller.pool_ledgers import PoolLedgers
 from cachescope.controller.root_keys import RootKeys
 from cachescope.controller.store import Key, Store
 from cachescope.kube.applying import Applier
@@ -25,7 +27,9 @@ class Installation:
         applier: Applies children.
         keys: Root keys.
         leases: Leases of guards and gateways.
-        ledgers: Ledgers.
+        ledgers: Ledgers of pools.
+        fences: Fences in progress, and those that are complete.
+        outcomes: What ledgers made of CacheEpochs.
         platform: What pools are built with.
         settings: Settings in force.
         again: Asks for a key to be reconciled in some seconds.
@@ -36,7 +40,9 @@ class Installation:
     applier: Applier
     keys: RootKeys
     leases: LeaseBook
-    ledgers: Ledgers
+    ledgers: PoolLedgers
+    fences: Fences
+    outcomes: Outcomes
     platform: Platform
     settings: Settings
     again: Callable[[Key, float], None]

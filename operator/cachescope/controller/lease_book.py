@@ -6,7 +6,8 @@ Rules:
   that another machine wrote is ever compared;
 - one that was there when this process began says nothing before it moves: whoever wrote it may be long dead;
 - what a lease says counts only as far as its statement verifies, under the keys of its pool or of the gateways;
-- a tick alone is no news: who asks is told when something changed that he could see.
+- a tick alone is no news: who asks is told when something changed that he could see;
+- whoever may act is in the roster, by which fences are completed: nobody is left out there because his statement does not verify.
 """
 
 from __future__ import annotations
@@ -18,9 +19,11 @@ from enum import Enum
 from typing import Any
 
 from cachescope.controller.root_keys import RootKeys
-from cachescope.controller.store import Key, Store
+from cachescope.controller.store import Key, Store, version_of
 from cachescope.core.errors import CacheScopeError
+from cachescope.core.fences import Member, Roster
 from cachescope.core.leases import GATEWAY, GUARD, LeaseStatement, lease_keys, read_lease
+from cachescope.core.ledgers import Mark
 from cachescope.core.permits import permit_keys
 from cachescope.kube.rest import Document
 
@@ -66,8 +69,8 @@ class Process:
         return now - self.moved_at > self.seconds + MARGIN_SECONDS
 
 
-News = Callable[[set[str]], None]
-"""Told the UIDs of pools for which something changed that can be seen."""
+News = Callable[[set[str], bool], None]
+"""Told for which ledgers (a pool by its UID, as leases name them) something changed that shows, and whether it is urgent."""
 
 
 class LeaseBook:
@@ -88,6 +91,7 @@ class LeaseBook:
         self._processes: dict[Key, Process] = {}
         self._gateways: dict[Key, Process] = {}
         self._loaded = False
+        self.roster = Roster()
 
     def hear(self, key: Key, old: Document | None, new: Document | None) -> None:
         """Take a change of the store over; leases alone matter."""
@@ -95,15 +99,23 @@ class LeaseBook:
             return
         before = self._processes.get(key)
         same = old is not None and new is not None and old["metadata"]["uid"] == new["metadata"]["uid"]
+        if old is not None and not same:
+            self.roster.vanished(old["metadata"]["uid"], self.now_ms())
         if new is None:
             self._put(key, None)
-        else:
-            found = self._read(key, new, complain=not same or before is None or before.statement is not None)
-            self._put(key, found if self._loaded or old is not None else replace(found, life=Life.UNSEEN))
+            return
+        found = self._read(key, new, complain=not same or before is None or before.statement is not None)
+        self.roster.saw(_member(key, new, found), self.now_ms())
+        self._put(key, found if self._loaded or old is not None else replace(found, life=Life.UNSEEN))
+
+    def now_ms(self) -> int:
+        """The present, on the roster's clock."""
+        return int(self._clock() * 1000)
 
     def judge(self) -> None:
         """Look which leases lapsed since, and tell. It is done from time to time once everything that there was is loaded."""
         self._loaded = True
+        self.roster.forget(self.now_ms())
         now = self._clock()
         for key, process in list(self._processes.items()):
             if process.life is not Life.LAPSED and process.lapsed(now):
@@ -114,7 +126,9 @@ class LeaseBook:
         for key, process in list(self._processes.items()):
             document = self._store.get(*key)
             if document is not None:
-                self._put(key, replace(process, statement=self._statement(key, document, complain=False)))
+                verified = replace(process, statement=self._statement(key, document, complain=False))
+                self.roster.judged(_member(key, document, verified))
+                self._put(key, verified)
 
     def guards(self, pool_uid: str) -> list[Process]:
         """Guards of a pool, verified, one a pod: that of the latest lease."""
@@ -132,7 +146,19 @@ class LeaseBook:
     def generation(self, pool_uid: str) -> int:
         """The greatest number of a lineage that any process says it applied for a pool; 0 for none."""
         statements = (item.statement for item in self._processes.values() if item.statement)
-        return max((item.heads[pool_uid].generation for item in statements if pool_uid in item.heads), default=0)
+        marks = (item.acknowledged[pool_uid] for item in statements if pool_uid in item.acknowledged)
+        return max((mark.lineage.generation for mark in marks), default=0)
+
+    def witnesses(self, name: str) -> list[Mapping[str, Any]]:
+        """Copies of a ledger that processes hold, by the ledger's name in leases; each has to be verified."""
+        statements = (item.statement for item in self._processes.values() if item.statement)
+        return [item.witnesses[name] for item in statements if name in item.witnesses]
+
+    def unsealed(self, name: str, unsealed: Callable[[Mapping[str, Any]], bool]) -> list[Mark]:
+        """The states of a ledger that processes say they hold, and of which their copies carry no seal."""
+        statements = (item.statement for item in self._processes.values() if item.statement)
+        found = [item for item in statements if name in item.witnesses and unsealed(item.witnesses[name])]
+        return [item.acknowledged[name] for item in found if name in item.acknowledged]
 
     def unmoved(self, *, factor: float, at_least: float) -> list[Key]:
         """Leases that did not move for a multiple of their length."""
@@ -173,23 +199,53 @@ class LeaseBook:
             self._processes[key] = after
             if after.statement is not None and after.statement.holder == GATEWAY:
                 self._gateways[key] = after
-        old, new = _visible(before), _visible(after)
-        changed = {uid for uid in old.keys() | new.keys() if old.get(uid) != new.get(uid)}
+        changed = _changed(_visible(before), _visible(after))
         if self._lives() != lives:  # the first gateway, or the last one: every pool says so
             changed |= {item["metadata"]["uid"] for item in self._store.all("ServingPool")}
         if changed:
-            self._news(changed)
+            self._news(changed, True)
+        if moved := _changed(_held(before), _held(after)) - changed:
+            self._news(moved, False)
 
     def _lives(self) -> set[Life]:
         return {item.life for item in self.gateways()}
 
 
 def _visible(process: Process | None) -> dict[str, tuple[Any, ...]]:
-    """What can be seen of a lease, by pool UID: all but its tick."""
+    """What can be seen of a lease, by pool UID: all but its tick, and what it holds of ledgers."""
     if process is None or process.statement is None:
         return {}
     statement = process.statement
     if statement.holder == GATEWAY:
         return {uid: (process.uid, process.life, frozenset(pods)) for uid, pods in statement.routable.items()}
-    seen = statement.heads.get(statement.pool_uid)
-    return {statement.pool_uid: (process.uid, process.life, statement.version, seen, statement.engine)}
+    return {statement.pool_uid: (process.uid, process.life, statement.version, statement.engine)}
+
+
+def _held(process: Process | None) -> dict[str, Any]:
+    """What a process holds of ledgers, by their names; of what it witnesses the digest is enough."""
+    if process is None or process.statement is None:
+        return {}
+    acknowledged, witnesses = process.statement.acknowledged, process.statement.witnesses
+    names = acknowledged.keys() | witnesses.keys()
+    return {name: (acknowledged.get(name), witnesses.get(name, {}).get("digest")) for name in names}
+
+
+def _changed(old: Mapping[str, Any], new: Mapping[str, Any]) -> set[str]:
+    return {name for name in old.keys() | new.keys() if old.get(name) != new.get(name)}
+
+
+def _member(key: Key, document: Document, process: Process) -> Member:
+    """A lease as the roster has it. One that nobody can verify acknowledges nothing, and may act for as long as it says."""
+    spec, statement = document.get("spec") or {}, process.statement
+    return Member(
+        uid=process.uid,
+        namespace=key.namespace,
+        name=key.name,
+        version=version_of(document),
+        holder=GATEWAY if spec.get("holder") == GATEWAY else GUARD,
+        pool=str(spec.get("pool") or ""),
+        lease_ms=int(process.seconds * 1000),
+        fresh_ms=statement.fresh_ms if statement else 0,
+        released=bool(statement and statement.released),
+        acknowledged=statement.acknowledged if statement else {},
+    )

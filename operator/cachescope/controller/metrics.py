@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from prometheus_client import CollectorRegistry, Counter, Gauge
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import GaugeMetricFamily
 
 
@@ -25,6 +25,13 @@ class Metrics:
         )
         self._leading = Gauge("cachescope_operator_leading", "1 while this process leads.", registry=self.registry)
         self._queue = Gauge("cachescope_operator_queue_depth", "Keys that are due.", registry=self.registry)
+        self._fences = Histogram(
+            "cachescope_operator_fence_seconds",
+            "From the write of a ledger to its fence, by role of the ledger.",
+            ["role"],
+            buckets=(0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 30, 60, 120, 300, 600, 1200),
+            registry=self.registry,
+        )
         valid = Gauge(
             "cachescope_operator_settings_valid",
             "0 while the mounted settings have a fault and the last good ones are in force.",
@@ -41,6 +48,10 @@ class Metrics:
     def wrote(self, verb: str, kind: str) -> None:
         """A write was answered."""
         self._writes.labels(verb, kind).inc()
+
+    def fenced(self, role: str, seconds: float) -> None:
+        """A fence is complete."""
+        self._fences.labels(role).observe(seconds)
 
     def leads(self, ages: Callable[[], Mapping[str, float]], depth: Callable[[], int]) -> None:
         """This process leads from now on."""

@@ -11,7 +11,9 @@ from packaging.version import InvalidVersion, Version
 from cachescope.api.conditions import ConditionType, Reason
 from cachescope.api.pools import ServingPool
 from cachescope.controller import pod_faults
+from cachescope.controller.fences import Fence
 from cachescope.controller.lease_book import Life, Process
+from cachescope.core.ledgers import Flags
 from cachescope.kube.rest import Document
 from cachescope.manifests.revisions import Revision
 
@@ -53,6 +55,9 @@ class Observed:
         guards: Guards that say that they are of it, one a pod.
         gateways: Gateways of the installation whose leases did not lapse.
         epoch: The epoch that stands.
+        flags: What incidents switched off.
+        latest_incident: Id of the latest one.
+        fence: Who has to be heard of before nothing older than that is used; `None` while nobody asked.
         revision: The pod template in use.
         guard_version: The installation's guard.
         minimum_guard: Guards below it get no requests; `None` for any.
@@ -70,6 +75,9 @@ class Observed:
     guards: Sequence[Process] = ()
     gateways: Sequence[Process] = ()
     epoch: int | None = None
+    flags: Flags = field(default_factory=Flags)
+    latest_incident: str = ""
+    fence: Fence | None = None
     revision: Revision | None = None
     guard_version: str = ""
     minimum_guard: str | None = None

@@ -9,15 +9,18 @@ from cachescope.api.conditions import ConditionType, Reason
 from cachescope.api.pools import ServingPool
 from cachescope.api.statuses import EngineStatus, GuardStatus, RouteStatus, ServingPoolStatus
 from cachescope.controller import pod_faults
+from cachescope.controller.fence_verdicts import fence_verdict
 from cachescope.controller.lease_book import Process
 from cachescope.controller.observed_pools import Observed, older
 from cachescope.controller.readiness import name_taken, readiness
 from cachescope.controller.verdicts import Verdict
 from cachescope.core.labels import POOL_LABEL
+from cachescope.core.ledgers import FIRST_BASE
 from cachescope.engines.vllm import ROUTES, capability
 from cachescope.manifests.children import engine_selector
 
 _OF_SPEC: Final = ("mode", "modeReason", "routes")
+_OF_LEDGER: Final = ("epoch", "bypassed", "publicStopped", "latestIncident")
 _OF_LEASES: Final = ("routable", "guards", "engines")
 
 
@@ -27,7 +30,10 @@ def pool_status(seen: Observed) -> dict[str, Any]:
         observed_generation=seen.pool.metadata.generation,
         mode="Shared",
         mode_reason=_mode_reason(seen),
-        epoch=seen.before.get("epoch") if seen.epoch is None else seen.epoch,
+        epoch=seen.epoch,
+        bypassed=seen.flags.bypasses,
+        public_stopped=seen.flags.stops_public,
+        latest_incident=seen.latest_incident,
         replicas=seen.count("replicas"),
         ready_replicas=seen.count("readyReplicas"),
         routable=seen.routable,
@@ -45,13 +51,14 @@ def pool_conditions(seen: Observed) -> list[Verdict]:
     ready = readiness(seen)
     if seen.invalid and seen.revision is None and seen.fault is None:
         return [ready]
-    return [ready, _progressing(seen), _degraded(seen), *_guard_outdated(seen)]
+    return [ready, _progressing(seen), _degraded(seen), *_fenced(seen), *_guard_outdated(seen)]
 
 
 def _kept(seen: Observed) -> tuple[str, ...]:
-    """Fields that say what they said before: they would speak of a spec that is not obeyed, or of leases that nobody can verify."""
+    """Fields that say what they said before: the spec is not obeyed, the ledger was not read, or nobody can verify leases."""
     unverified = seen.fault is not None and seen.fault.reason is Reason.ROOT_KEYS_MISSING
-    return (*(_OF_SPEC if seen.invalid else ()), *(_OF_LEASES if unverified else ()))
+    unread = _OF_LEDGER if seen.epoch is None else ()
+    return (*(_OF_SPEC if seen.invalid else ()), *unread, *(_OF_LEASES if unverified else ()))
 
 
 def _before(seen: Observed) -> Mapping[str, Any]:
@@ -82,7 +89,7 @@ def _guard(guard: Process, *, live: bool) -> GuardStatus:
     statement = guard.statement
     if statement is None:
         raise RuntimeError("a guard without a statement is none; filter them first")
-    seen = statement.heads.get(statement.pool_uid)
+    seen = statement.acknowledged.get(statement.pool_uid)
     return GuardStatus(pod=guard.pod, version=statement.version, sequence=seen.sequence if seen else 0, live=live)
 
 
@@ -95,6 +102,16 @@ def _progressing(seen: Observed) -> Verdict:
     if seen.count("updatedReplicas") == seen.asked:
         message = f"{seen.count('availableReplicas')} of {seen.asked} engine pods are available"
     return Verdict(ConditionType.PROGRESSING, "True", Reason.ROLLING_OUT, message)
+
+
+def _fenced(seen: Observed) -> list[Verdict]:
+    """Whether nothing older than the pool's latest incident is used. What was complete stays so until the epoch moves on."""
+    conditions: Sequence[Mapping[str, Any]] = seen.before.get("conditions") or ()
+    old = next((item for item in conditions if item.get("type") == ConditionType.FENCED.value), None)
+    complete = old is not None and old["status"] == "True" and seen.before.get("epoch") == seen.epoch
+    if old is not None and (seen.epoch is None or complete):
+        return [Verdict(ConditionType.FENCED, old["status"], Reason(old["reason"]), str(old.get("message", "")))]
+    return [fence_verdict([seen.fence])] if seen.epoch is not None and seen.epoch > FIRST_BASE else []
 
 
 def _rolled_out(seen: Observed) -> bool:

@@ -7,13 +7,13 @@ with spec or ledger, as long as it is known what they were.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from cachescope.api.conditions import ConditionType, Reason
-from cachescope.api.pools import ServingPool
-from cachescope.controller.epochs import declarations_of, epochs_of, report_epochs
+from cachescope.api.pools import Fence, ServingPool
+from cachescope.controller.declared_epochs import of_pool
 from cachescope.controller.held_pools import declared, held
 from cachescope.controller.installation import Installation
 from cachescope.controller.observed_pools import Fault, Observed, elder_of
@@ -23,7 +23,8 @@ from cachescope.controller.verdicts import Verdict, fields_of, report
 from cachescope.core.epochs import target_name
 from cachescope.core.errors import ClusterError, SpecError
 from cachescope.core.labels import POOL_LABEL
-from cachescope.core.ledger_rules import MAX_INCIDENTS, Decision, Declaration
+from cachescope.core.ledgers import Flags, Ledger
+from cachescope.core.pool_rules import latest_incident
 from cachescope.core.types import TargetKind, TargetName
 from cachescope.kube.kinds import path_of
 from cachescope.kube.rest import ConflictError, Document
@@ -49,7 +50,7 @@ class Pass:
         pool: The pool; of an invalid one what can be relied on, if anything.
         invalid: Why its spec cannot be obeyed.
         target: Name of its epoch target.
-        decision: What stands in its ledger.
+        ledger: What stands.
         revision: The pod template in use.
         fault: What else is in the way; the first one counts.
     """
@@ -59,7 +60,7 @@ class Pass:
     pool: ServingPool | None = None
     invalid: str = ""
     target: TargetName | None = None
-    decision: Decision | None = None
+    ledger: Ledger | None = None
     revision: Revision | None = None
     fault: Fault | None = None
 
@@ -113,9 +114,6 @@ class Pools:
 
     async def _without_pool(self, key: Key) -> None:
         self._logged.pop(key, None)
-        documents = epochs_of(self.site.store.all("CacheEpoch", key.namespace), key.name)
-        _, faults = declarations_of(documents)
-        await report_epochs(self.site.rest, documents, None, faults)
 
     async def _spec(self, this: Pass) -> None:
         this.pool, this.invalid = declared(this.document)
@@ -143,26 +141,17 @@ class Pools:
         """Nobody's typo in a pool's spec holds up an incident."""
         if this.target is None:
             return
-        documents = epochs_of(self.site.store.all("CacheEpoch", this.key.namespace), this.key.name)
-        declarations, faults = declarations_of(documents)
-        generation = self.site.leases.generation(this.uid)
+        fence = this.pool.spec.fence if this.pool else Fence()
+        fresh_ms = fence.fresh_seconds * 1000 if fence.on_loss == "Fresh" else 0
+        self.site.leases.roster.allow(fence.lease_seconds * 1000, fresh_ms)
+        resume_after = this.pool.spec.sharing.resume_after if this.pool else None
         try:
-            this.decision = await self.site.ledgers.stand(this.document, this.target, declarations, generation=generation)
+            this.ledger = await self.site.ledgers.stand(this.document, this.target, resume_after=resume_after)
         except SpecError as error:
-            message = _unusable(this.key, declarations, str(error))
-            this.fault = Fault(Reason.LEDGER_UNUSABLE, message)
-            self._log(this.key, "ledger not usable", [message])
-            await self._refuse_epochs(documents, faults, message)
+            this.fault = Fault(Reason.LEDGER_UNUSABLE, str(error))
+            self._log(this.key, "ledger not usable", [str(error)])
             return
         self._log(this.key, "ledger not usable", [])
-        await report_epochs(self.site.rest, documents, this.decision, faults)
-
-    async def _refuse_epochs(self, documents: Sequence[Document], faults: Mapping[str, str], message: str) -> None:
-        for document in documents:
-            fault = faults.get(document["metadata"]["name"])
-            reason = Reason.INVALID_SPEC if fault else Reason.LEDGER_UNUSABLE
-            verdict = Verdict(ConditionType.ACCEPTED, "False", reason, fault or message)
-            await report(self.site.rest, document, fields_of(document), [verdict])
 
     async def _children(self, this: Pass) -> None:
         if this.pool is None or this.revision is None:
@@ -218,7 +207,10 @@ class Pools:
             pods=[item for item in store.all("Pod", pool.namespace) if _label(item) == pool.name],
             guards=site.leases.guards(pool.uid),
             gateways=site.leases.gateways(),
-            epoch=this.decision.epoch if this.decision else None,
+            epoch=this.ledger.epoch(this.target) if this.ledger and this.target else None,
+            flags=this.ledger.flags if this.ledger else Flags(),
+            fence=site.fences.of(this.uid, this.ledger.lineage, this.ledger.sequence) if this.ledger else None,
+            latest_incident=self._latest_incident(this),
             revision=this.revision,
             guard_version=site.platform.guard_version,
             minimum_guard=site.settings.minimum_guard_version,
@@ -229,6 +221,15 @@ class Pools:
             fault=this.fault,
             before=this.document.get("status") or {},
         )
+
+    def _latest_incident(self, this: Pass) -> str:
+        """The id of the pool's latest incident, as far as its CacheEpoch is still there."""
+        if this.ledger is None or this.target is None:
+            return ""
+        latest = latest_incident(this.ledger, this.target)
+        declared = of_pool(self.site.store, self.site.keys.targets, this.document)
+        found = (item.declaration for item in declared if item.declaration.target == this.target)
+        return next((item.incident for item in found if item.incident and this.ledger.incidents.get(item.key or "") == latest), "")
 
     def _found_revisions(self, this: Pass) -> list[Revision]:
         found, faults = [], []
@@ -257,16 +258,6 @@ def _says_so_or_nothing(document: Document) -> bool:
     """Whether a pool says already that the cluster fails, or has never said anything."""
     said = (document.get("status") or {}).get("conditions") or ()
     return not said or any(item.get("reason") == Reason.CLUSTER_ERROR for item in said)
-
-
-def _unusable(key: Key, declarations: Sequence[Declaration], fault: str) -> str:
-    if len({item.incident for item in declarations if item.incident}) > MAX_INCIDENTS:
-        return fault
-    where = f"{key.name} -n {key.namespace}"
-    return (
-        f"the ledger cannot be read: {fault}. See `kubectl get epochledger {where} -o yaml`; restore it, or delete it for a new "
-        "lineage, in which all caches begin cold"
-    )
 
 
 def _account_uid(deployment: Document | None) -> str:

@@ -11,13 +11,21 @@ from typing import Final
 
 from cachescope.api.settings import Settings
 from cachescope.controller.audit import Audit
-from cachescope.controller.dispatch import Dispatch
-from cachescope.controller.epochs import Ledgers
+from cachescope.controller.authorizations import Authorizations
+from cachescope.controller.cache_epochs import CacheEpochs
+from cachescope.controller.dispatch import AUTHORIZATIONS, Dispatch, authorization
+from cachescope.controller.fences import Fence, Fences
 from cachescope.controller.health import Health
 from cachescope.controller.installation import Installation
 from cachescope.controller.lease_book import LeaseBook
+from cachescope.controller.lease_watch import LeaseWatch
+from cachescope.controller.ledger_objects import LedgerObjects
+from cachescope.controller.ledger_site import LedgerSite
 from cachescope.controller.metrics import Metrics
 from cachescope.controller.options import Options
+from cachescope.controller.outcomes import Outcomes
+from cachescope.controller.policy_inputs import PolicyInputs
+from cachescope.controller.pool_ledgers import PoolLedgers
 from cachescope.controller.pools import Pools
 from cachescope.controller.root_keys import RootKeys
 from cachescope.controller.scopes import Scopes
@@ -65,8 +73,20 @@ class Process:
         self.rest = HeardRest(self.store, metrics.wrote)
         self._audit = Audit(self.rest, self.store, namespace=options.watched_namespace)
         self._keys = RootKeys(self.rest, options.namespace)
-        self._dispatch = Dispatch(self.store, self.queue.add)
-        self._leases = LeaseBook(self.store, self._keys, clock=boot_seconds, news=self._dispatch.pools)
+        self._rulers = tuple(dict.fromkeys((options.namespace, *settings.shared_pool_namespaces)))
+        self._dispatch = Dispatch(self.store, self._due, self._rulers)
+        self._leases = LeaseBook(self.store, self._keys, clock=boot_seconds, news=self._dispatch.ledgers)
+        self._outcomes = Outcomes(self.queue.add)
+        self._fences = Fences(self._leases, self._list_leases, told=self._fence_moved, completed=self._fence_completed)
+        self._policy = PolicyInputs(self.rest, self.store, namespace=options.watched_namespace)
+        self._lease_watch = LeaseWatch(
+            self.rest,
+            self.store,
+            self._leases,
+            namespace=options.watched_namespace,
+            heard=self._audit.heard,
+            changed=self._fences.looked,
+        )
 
     async def run(self) -> None:
         """Work until cancelled.
@@ -91,13 +111,37 @@ class Process:
                 "ServingPool": Pools(site).reconcile,
                 "Tenant": tenants.reconcile,
                 "CacheScope": Scopes(site).reconcile,
+                "CacheEpoch": CacheEpochs(site, self._rulers).reconcile,
+                AUTHORIZATIONS: Authorizations(site.ledgers.site, self._rulers, self._policy).reconcile,
             }
-            await self._work(Workers(self.queue, reconcilers, self._metrics, exists=lambda key: self.store.get(*key) is not None))
+            self.queue.add(authorization(self._rulers[0]))
+            await self._work(Workers(self.queue, reconcilers, self._metrics, exists=self._exists))
+
+    def _due(self, key: Key, seconds: float) -> None:
+        if seconds:
+            self.queue.add_after(key, seconds)
+        else:
+            self.queue.add(key)
+
+    def _exists(self, key: Key) -> bool:
+        return key.kind == AUTHORIZATIONS or self.store.get(*key) is not None
+
+    async def _list_leases(self) -> None:
+        await self._lease_watch.refresh()
+
+    def _fence_completed(self, fence: Fence) -> None:
+        self._metrics.fenced("Pool" if fence.wanted.pool else "Authorization", fence.seconds or 0.0)
+
+    def _fence_moved(self, ledger: str) -> None:
+        for key in self._outcomes.concerned(ledger):
+            self.queue.add(key)
+        self._dispatch.ledgers({ledger}, urgent=True)
 
     async def _load(self) -> None:
         self._health.role = "Loading"
         await self._keys.refresh(datetime.now(UTC))
         await self._audit.load()
+        await self._lease_watch.load()
         self._metrics.leads(self._audit.ages, lambda: len(self.queue))
         self._health.ages = self._audit.ages
         self._health.role = "Leading"
@@ -109,6 +153,8 @@ class Process:
             # kopf cancels, at its end, every task that began after it: it comes last.
             group.create_task(workers.run())
             group.create_task(self._audit.run())
+            group.create_task(self._lease_watch.run())
+            group.create_task(self._fences.run())
             group.create_task(repeat(JUDGE_SECONDS, self._judge))
             group.create_task(repeat(KEYS_SECONDS, self._refresh_keys))
             group.create_task(repeat(SWEEP_SECONDS, sweeper.sweep))
@@ -130,7 +176,7 @@ class Process:
     async def _refresh_keys(self) -> None:
         if await self._keys.refresh(datetime.now(UTC)):
             self._leases.verify_again()
-            self._dispatch.pools({item["metadata"]["uid"] for item in self.store.all("ServingPool")})
+            self._dispatch.ledgers({item["metadata"]["uid"] for item in self.store.all("ServingPool")}, urgent=True)
 
     def _installation(self) -> Installation:
         options, settings = self._options, self._settings
@@ -150,10 +196,24 @@ class Process:
             applier=Applier(self.rest),
             keys=self._keys,
             leases=self._leases,
-            ledgers=Ledgers(self.rest, self.store, now=time.time),
+            ledgers=PoolLedgers(self._ledger_site()),
+            fences=self._fences,
+            outcomes=self._outcomes,
             platform=platform,
             settings=settings,
             again=self.queue.add_after,
+        )
+
+    def _ledger_site(self) -> LedgerSite:
+        return LedgerSite(
+            rest=self.rest,
+            store=self.store,
+            objects=LedgerObjects(self.rest, self.store, self._keys),
+            keys=self._keys,
+            leases=self._leases,
+            fences=self._fences,
+            outcomes=self._outcomes,
+            now=time.time,
         )
 
 

@@ -65,6 +65,7 @@ class Sweeper:
         metadata = document["metadata"]
         path = f"{collection_of('FenceLease', key.namespace)}/{key.name}"
         await self.rest.delete(path, uid=metadata["uid"], resource_version=metadata["resourceVersion"])
+        self.leases.roster.deleted(metadata["uid"])
         log.info("lease removed", extra={"namespace": key.namespace, "lease": key.name})
 
     async def _pod_exists(self, key: Key, lease: Document) -> bool:

@@ -21,11 +21,13 @@ class WatchedKind:
         kind: Its name here; that of the API, but for `API_KEYS`.
         selector: Labels that its objects must have.
         streamed: Whether it is watched; otherwise it is only listed from time to time.
+        gapless: Whether it is followed by `lease_watch`, which knows when it missed something, and not by kopf.
     """
 
     kind: str
     selector: str = ""
     streamed: bool = True
+    gapless: bool = False
 
     @property
     def api_kind(self) -> str:
@@ -69,9 +71,11 @@ WATCHED: Final = (
             "Pod",
         )
     ),
-    WatchedKind("FenceLease"),
+    WatchedKind("FenceLease", gapless=True),
     # One watch of a kind has one selector, and both together would be all Secrets. Nothing but a condition waits for these.
     WatchedKind(API_KEYS, f"{API_KEYS_LABEL}=true", streamed=False),
 )
 """Owners come before what they own, and leases after the pools whose keys they are signed with."""
-STREAMED: Final = tuple(kind for kind in WATCHED if kind.streamed)
+LEASES: Final = next(kind for kind in WATCHED if kind.gapless)
+STREAMED: Final = tuple(kind for kind in WATCHED if kind.streamed and not kind.gapless)
+"""What kopf follows."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from cachescope.cli.doctor import installation, key_namespace, leases, resources
+from cachescope.cli.doctor import fences, installation, key_namespace, leases, resources
 from cachescope.cli.doctor.findings import Finding, failed
 from cachescope.cli.doctor.observed import Observed
 
@@ -23,4 +23,5 @@ def examine(observed: Observed, trusted: Collection[str] = ()) -> list[Finding]:
         *key_namespace.check(observed, trusted),
         *resources.check(observed),
         *leases.check(observed),
+        *fences.check(observed),
     ]

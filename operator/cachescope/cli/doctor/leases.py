@@ -25,7 +25,7 @@ def check(observed: Observed) -> Iterator[Finding]:
         yield from (unseen(NAME, part) for part in (leases, pods) if isinstance(part, Unseen))
         return
     running = {pod["metadata"]["uid"]: title(pod) for pod in pods if _runs(pod)}
-    stale = [lease for lease in leases if _age(lease, observed.now) > _length(lease) + MARGIN]
+    stale = [lease for lease in leases if _age(lease, observed.now) > length(lease) + MARGIN]
     fresh = {_pod_uid(lease) for lease in leases if lease not in stale}
     for lease in stale:
         yield from _judge(lease, observed.now, running, fresh)
@@ -45,14 +45,20 @@ def _judge(lease: Document, now: datetime, running: dict[str, str], fresh: set[s
         yield noted(NAME, f"{title(lease)} is left of a pod that is gone", "see whether the operator works: it deletes these")
 
 
-def _age(lease: Document, now: datetime) -> timedelta:
-    metadata = lease["metadata"]
+def written(document: Document) -> datetime:
+    """When an object was last written, on the API server's clock."""
+    metadata = document["metadata"]
     times = [entry["time"] for entry in metadata.get("managedFields") or [] if entry.get("time")]
-    return now - max(map(datetime.fromisoformat, [metadata["creationTimestamp"], *times]))
+    return max(map(datetime.fromisoformat, [metadata["creationTimestamp"], *times]))
 
 
-def _length(lease: Document) -> timedelta:
+def length(lease: Document) -> timedelta:
+    """Length of the right of a lease."""
     return timedelta(seconds=lease["spec"]["leaseSeconds"])
+
+
+def _age(lease: Document, now: datetime) -> timedelta:
+    return now - written(lease)
 
 
 def _pod_uid(lease: Document) -> str:

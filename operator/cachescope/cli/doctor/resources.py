@@ -34,6 +34,10 @@ REMEDIES: Final[Mapping[str, str]] = {
     Reason.SECRET_NOT_FOUND: "make it: cachescope keys create",
     Reason.SECRET_NOT_LABELLED: LABEL_KEYS,
     Reason.REFERENCE_NOT_FOUND: "create what is named, or correct the name",
+    Reason.WAITING_FOR_PROCESSES: "wait; where it does not end, see the pods of the FenceLeases that the message names",
+    Reason.SETTLING: "wait: what may have been missed while no operator watched has to run out",
+    Reason.NOT_WRITTEN: "see the operator's log, and the pool",
+    Reason.RESTORE_UNCONFIRMED: "make revocations since the backup anew, then: kubectl cachescope restored --confirm",
     Reason.JUMP_TOO_LARGE: "ask for a floor at most 1,000 above the epoch that stands",
 }
 Judge = Callable[[str, Document], Iterator[Finding]]

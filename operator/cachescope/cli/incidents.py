@@ -1,0 +1,82 @@
+"""The CacheEpochs that the commands of an incident make: pure, from what was asked.
+
+Rules:
+
+- one incident id is one name: a command that is run again with its id finds what it made, and rolls nothing again;
+- an id that one command made for several targets has a name for each: the second and later names also carry a digest of the target;
+- what was declared is never taken back by running a command again; what is asked in addition is added to it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import secrets
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from pydantic import ValidationError
+
+from cachescope.api.documents import API_VERSION, faults
+from cachescope.api.epochs import CacheEpoch, CacheEpochSpec
+from cachescope.core.errors import SpecError
+
+Document = dict[str, Any]
+
+_NO_NAME = re.compile(r"[^a-z0-9-]+")
+_OF_PEOPLE = ("deny", "readmit", "credentialsIssuedBefore")
+_OF_POOLS = ("stopPublicSharing", "bypassReuse")
+
+
+def new_id(moment: datetime) -> str:
+    """An incident id: the time in UTC, and four random digits."""
+    return f"{moment.astimezone(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
+
+
+def cache_epoch(namespace: str, spec: Mapping[str, Any]) -> Document:
+    """A CacheEpoch without a name.
+
+    Raises:
+        SpecError: What was asked is not valid; every fault is named.
+    """
+    try:
+        CacheEpochSpec.model_validate(spec)
+    except ValidationError as error:
+        raise SpecError(f"this cannot be declared ({faults(error)}); correct the options") from error
+    metadata = {"namespace": namespace}
+    return {"apiVersion": API_VERSION, "kind": CacheEpoch.KIND, "metadata": metadata, "spec": dict(spec)}
+
+
+def named(document: Document, name: str) -> Document:
+    """The same under a name."""
+    return {**document, "metadata": {**document["metadata"], "name": name}}
+
+
+def names(verb: str, document: Document) -> Iterator[str]:
+    """Names for it, the one to try first first; the second is taken by nothing that is about another target."""
+    incident = document["spec"]["incident"]["id"]
+    plain = _NO_NAME.sub("-", incident.lower()).strip("-")
+    first = f"{verb}-{plain}" if plain == incident else f"{verb}-{plain}-{_short(incident)}"
+    yield first
+    yield f"{first}-{_short(json.dumps(document['spec']['target'], sort_keys=True))}"
+
+
+def same(found: Document, wanted: Document) -> bool:
+    """Whether a CacheEpoch that is there is about the same target and incident."""
+    one, other = (CacheEpochSpec.model_validate(item["spec"]) for item in (found, wanted))
+    return one.target == other.target and one.incident is not None and one.incident.id == wanted["spec"]["incident"]["id"]
+
+
+def lacking(found: Document, wanted: Document) -> Document:
+    """What a CacheEpoch that is there lacks of what is asked, as a merge patch of it; empty for nothing."""
+    there, asked = found["spec"], wanted["spec"]
+    people = {name: asked[name] for name in _OF_PEOPLE if asked.get(name) and not there.get(name)}
+    pools = {name: asked["incident"][name] for name in _OF_POOLS if asked["incident"].get(name) and not there["incident"].get(name)}
+    spec = {**people, **({"incident": pools} if pools else {})}
+    return {"spec": spec} if spec else {}
+
+
+def _short(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:8]

@@ -1,0 +1,147 @@
+"""`restored`: the cluster was restored from a backup; what is older than it must not be believed.
+
+Witnesses (guards and gateways that run on) let the operator find a restore out by itself. Where none was left, nothing tells, and
+this command does: every ledger of a namespace goes on in a new lineage, and requests are refused until somebody confirms.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+import typer
+
+from cachescope.api.documents import API_VERSION
+from cachescope.api.epochs import OF_PEOPLE, CacheEpoch
+from cachescope.api.ledgers import EpochLedger
+from cachescope.api.pools import ServingPool
+from cachescope.cli import output
+from cachescope.cli.contexts import current_namespace, need_cluster
+from cachescope.cli.declaring import Api, Watching, declare, watch_over
+from cachescope.cli.incident_options import DEFAULT_TIMEOUT, IncidentId, Namespace, Timeout, Wait
+from cachescope.cli.incidents import Document, cache_epoch, new_id
+from cachescope.core.errors import SpecError
+from cachescope.core.ledgers import AUTHORIZATION_HEAD
+
+VERB = "restored"
+REASON = "the cluster was restored from a backup"
+
+
+def restored(
+    *,
+    namespace: Namespace = None,
+    everywhere: Annotated[bool, typer.Option("--all-namespaces", "-A", help="All namespaces with pools or ledgers.")] = False,
+    confirm: Annotated[
+        bool, typer.Option("--confirm", help="Every revocation since the backup was made anew: serve again.")
+    ] = False,
+    incident: IncidentId = None,
+    wait: Wait = True,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+) -> None:
+    """Say that etcd was restored: everything is refused until `--confirm`, and everything cached is unreachable.
+
+    Ends with 0 once the operator refuses everything (with `--confirm`: once nothing older is used), else as `rollback`.
+    """
+    if namespace and everywhere:
+        raise SpecError("use --namespace or --all-namespaces, not both")
+    need_cluster()
+    place = None if everywhere else namespace or current_namespace()
+    incident = incident or new_id(datetime.now(UTC))
+    raise typer.Exit(asyncio.run(_restored(place, incident, confirm=confirm, watching=Watching(timeout) if wait else None)))
+
+
+async def _restored(place: str | None, incident: str, *, confirm: bool, watching: Watching | None) -> int:
+    from cachescope.kube.rest import Rest  # noqa: PLC0415 - its libraries take long to load
+
+    async with Rest() as rest:
+        namespaces = await concerned(rest, place)
+        if confirm:
+            made = [item for name in namespaces for item in await confirmed(rest, name, incident)]
+        else:
+            output.aside(f"incident {incident}; after a fault, repeat the command with --incident {incident}")
+            made = [await declare(rest, VERB, _document(name, incident)) for name in namespaces]
+        codes = [await watch_over(rest, item, watching) for item in made] if watching else [0]
+        if not confirm:
+            output.text(advice(await _epochs(rest, place), place))
+    return max(codes, default=0)
+
+
+async def concerned(api: Api, place: str | None) -> list[str]:
+    """Namespaces with pools or ledgers.
+
+    Args:
+        api: The API server.
+        place: A namespace, or `None` for all.
+
+    Raises:
+        SpecError: There are none.
+    """
+    found = [item for plural in (EpochLedger.PLURAL, ServingPool.PLURAL) for item in await _items(api, plural, place)]
+    if not found:
+        where = f"in the namespace {place}" if place else "in any namespace"
+        raise SpecError(f"there is neither a ServingPool nor an EpochLedger {where}; name another one: --namespace")
+    return sorted({item["metadata"]["namespace"] for item in found})
+
+
+async def confirmed(api: Api, namespace: str, incident: str) -> list[Document]:
+    """Confirm what is not confirmed in a namespace: what somebody declared, and what the operator found out by itself.
+
+    Raises:
+        SpecError: There is nothing to confirm.
+    """
+    path = _path(CacheEpoch.PLURAL, namespace)
+    open_ones = [item for item in await _items(api, CacheEpoch.PLURAL, namespace) if _unconfirmed(item)]
+    if open_ones:
+        patch = {"spec": {"restored": {"confirmed": True}}}
+        return [await api.merge(f"{path}/{item['metadata']['name']}", patch) for item in open_ones]
+    heads = [item for item in await _items(api, EpochLedger.PLURAL, namespace) if item["metadata"]["name"] == AUTHORIZATION_HEAD]
+    if any(item["spec"]["restored"] > item["spec"]["confirmed"] for item in heads):
+        return [await declare(api, VERB, _document(namespace, incident, confirmed=True))]
+    output.aside(f"{namespace}: nothing is to be confirmed")
+    return []
+
+
+def advice(epochs: Iterable[Document], place: str | None) -> str:
+    """What happens now, and what is to be done before confirming."""
+    scope = f"-n {place}" if place else "--all-namespaces"
+    people = [item for item in epochs if item["spec"]["target"].get("kind") in OF_PEOPLE]
+    newest = max((f"{item['metadata']['creationTimestamp']} ({item['metadata']['name']})" for item in people), default="none")
+    return "\n".join(
+        (
+            "Every ledger goes on in a new lineage: all caches are cold, and requests get 503 restore_unconfirmed.",
+            f"1. Make every revocation since the backup anew: kubectl cachescope revoke …; the newest one here is {newest}.",
+            "2. The same for Tenants, suspensions and Secrets of API keys that were changed or deleted since.",
+            f"3. Then serve again: kubectl cachescope restored --confirm {scope}",
+        )
+    )
+
+
+def _document(namespace: str, incident: str, *, confirmed: bool = False) -> Document:
+    spec = {
+        "target": {"kind": "Namespace"},
+        "incident": {"id": incident, "reason": REASON},
+        "restored": {"confirmed": confirmed},
+    }
+    return cache_epoch(namespace, spec)
+
+
+def _unconfirmed(epoch: Document) -> bool:
+    said: dict[str, Any] | None = epoch["spec"].get("restored")
+    return said is not None and not said.get("confirmed")
+
+
+async def _epochs(api: Api, place: str | None) -> Sequence[Document]:
+    return await _items(api, CacheEpoch.PLURAL, place)
+
+
+async def _items(api: Api, plural: str, place: str | None) -> list[Document]:
+    found: list[Document] = (await api.get(_path(plural, place)))["items"]
+    return found
+
+
+def _path(plural: str, place: str | None) -> str:
+    from cachescope.kube.rest import collection  # noqa: PLC0415 - its libraries take long to load
+
+    return collection(API_VERSION, plural, place)

@@ -1,0 +1,269 @@
+"""The authorization ledgers of each namespace with pools: what tenants and principals were allowed, and no longer are.
+
+The shards are written before the head that announces them: an incident stands once the head says so. A process that ends between
+the two leaves a shard that nobody announced, and the next pass announces it. The head of the installation's own namespace also
+holds the digests of the policy, from lists that were read after the head was.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from cachescope.api.epochs import CacheEpoch
+from cachescope.controller.declared_epochs import Declared, of_people, of_restores, version_of
+from cachescope.controller.ledger_objects import Place, Stored
+from cachescope.controller.ledger_site import LedgerSite, announced_at
+from cachescope.controller.outcomes import Outcome
+from cachescope.controller.policy_inputs import PolicyInputs
+from cachescope.controller.store import Key
+from cachescope.core.authorization_rules import (
+    Authorization,
+    AuthorizationDecision,
+    compacted,
+    decide,
+    first_head,
+    folded,
+    writes,
+)
+from cachescope.core.declarations import Restoration
+from cachescope.core.errors import ClusterError, SpecError
+from cachescope.core.ledgers import AUTHORIZATION_HEAD, Ledger, authorization_key, is_shard, shard_name
+from cachescope.core.restores import is_restore, merged_authorization, said
+from cachescope.core.types import Digest, Epoch
+from cachescope.kube.rest import ConflictError
+
+log = logging.getLogger(__name__)
+
+ATTEMPTS = 8
+
+
+@dataclass(frozen=True)
+class Read:
+    """The ledgers of a namespace, as they were read.
+
+    Attributes:
+        head: The head.
+        shards: The shards that there are, by name.
+    """
+
+    head: Stored
+    shards: Mapping[str, Stored]
+
+    @property
+    def state(self) -> Authorization | None:
+        """What they say; `None` without a head that can be relied on."""
+        if self.head.ledger is None:
+            return None
+        return Authorization(self.head.ledger, {name: item.ledger for name, item in self.shards.items() if item.ledger})
+
+    @property
+    def doubt(self) -> str:
+        """What is wrong with one of them; empty for nothing."""
+        return next((item.fault for item in (self.head, *self.shards.values()) if item.fault), "")
+
+    def of(self, name: str) -> Stored:
+        """One of them."""
+        return self.head if name == AUTHORIZATION_HEAD else self.shards.get(name, Stored())
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is asked of the ledgers of one namespace.
+
+    Attributes:
+        place: Of the head.
+        declared: CacheEpochs that concern them.
+        restores: CacheEpochs that say that the namespace was restored, and what they say.
+    """
+
+    place: Place
+    declared: Sequence[Declared]
+    restores: Sequence[tuple[CacheEpoch, Restoration]]
+
+
+@dataclass
+class Authorizations:
+    """Reconciles the authorization ledgers of namespaces.
+
+    Attributes:
+        site: What ledgers are written with.
+        rulers: Namespaces whose ledgers hold for the tenants of all; the installation's comes first.
+        policy: Makes the digests of the policy.
+    """
+
+    site: LedgerSite
+    rulers: Sequence[str]
+    policy: PolicyInputs
+    _known: dict[str, Authorization] = field(default_factory=dict)
+
+    async def reconcile(self, key: Key, _failures: int) -> None:
+        """Make the ledgers of a namespace say what stands.
+
+        Args:
+            key: Of the head.
+
+        Raises:
+            ClusterError: They cannot be written; try again later.
+        """
+        if key.namespace not in self.rulers and not self.site.store.all("ServingPool", key.namespace):
+            return
+        asked = self._asked(key.namespace)
+        try:
+            read, decision = await self._stand(asked)
+        except SpecError as error:
+            log.error("authorization ledger not usable", extra={"namespace": key.namespace, "fault": str(error)})
+            self.site.outcomes.told(asked.place.key, {item.key: Outcome(item.version, fault=str(error)) for item in asked.declared})
+            return
+        self._known[key.namespace] = decision.state
+        self.site.stands(asked.place, read.head, decision.state.head)
+        self.site.outcomes.told(asked.place.key, self._outcomes(asked, decision))
+
+    def _asked(self, namespace: str) -> Asked:
+        place = Place(namespace, AUTHORIZATION_HEAD, authorization_key(namespace))
+        # Tenants of all namespaces may use pools of these, so that their ledgers hold for all.
+        namespaces = [None] if namespace in self.rulers else [namespace]
+        store = self.site.store
+        return Asked(place, list(of_people(store, self.site.targets, namespaces)), list(of_restores(store, namespace)))
+
+    async def _stand(self, asked: Asked) -> tuple[Read, AuthorizationDecision]:
+        if settled := self._settled(asked):
+            return settled
+        for _ in range(ATTEMPTS):
+            try:
+                done = await self._step(asked)
+            except ConflictError:
+                continue
+            if done is not None:
+                return done
+        raise ClusterError(f"the ledgers of {asked.place.namespace} are written by somebody else all the time; find out by whom")
+
+    def _settled(self, asked: Asked) -> tuple[Read, AuthorizationDecision] | None:
+        """What stands, if what was last seen shows that nothing is to be done."""
+        seen = self._seen(asked.place)
+        state = seen.state
+        if state is None or seen.doubt or not self._with_policy(asked, state) or self._begun(asked, seen) is not None:
+            return None
+        decision = self._decide(asked, seen, state, state.head.policy)
+        return (seen, decision) if not writes(state, decision.state) else None
+
+    def _with_policy(self, asked: Asked, state: Authorization) -> bool:
+        return asked.place.namespace != self.rulers[0] or (bool(state.head.policy) and self.policy.current())
+
+    async def _step(self, asked: Asked) -> tuple[Read, AuthorizationDecision] | None:
+        """Read and decide; `None` when the first states were written, and what is declared is still to be decided."""
+        read = await self._read(asked.place)
+        begun = self._begun(asked, read)
+        if begun is not None:
+            after, fault = begun
+            await self._write(asked.place, read, after)
+            log.warning("authorization ledger begins anew", extra={"namespace": asked.place.namespace, "fault": fault})
+            return None
+        state = read.state
+        if state is None:
+            raise RuntimeError("ledgers that say nothing begin anew; decide upon those")
+        policy = state.head.policy
+        if asked.place.namespace == self.rulers[0]:
+            policy = await self.policy.read()
+        decision = self._decide(asked, read, state, policy)
+        head = await self._write(asked.place, read, decision.state)
+        return Read(head, read.shards), decision
+
+    def _decide(self, asked: Asked, read: Read, state: Authorization, policy: Mapping[str, Digest]) -> AuthorizationDecision:
+        declarations = [item.declaration for item in asked.declared]
+        decision = decide(state, declarations, policy=policy, fresh=self.site.fresh(asked.place, read.head))
+        fence = self.site.fences.of(asked.place.key, decision.state.head.lineage, decision.state.head.sequence)
+        if fence is None or fence.fenced_ms is None or writes(state, decision.state):
+            return decision
+        after = folded(decision.state, fenced_base=decision.state.head.base)
+        return AuthorizationDecision(after, decision.epochs, decision.held, decision.given)
+
+    async def _write(self, place: Place, read: Read, after: Authorization) -> Stored:
+        """Write what changed, the head last."""
+        written = read.head
+        for name, ledger in _changed(read, after):
+            found = await self.site.objects.write(_place(place, name), ledger, read.of(name))
+            where = {"namespace": place.namespace, "ledger": name}
+            log.info("ledger written", extra={**where, "lineage": ledger.lineage.generation, "sequence": ledger.sequence})
+            written = found if name == AUTHORIZATION_HEAD else written
+        return written
+
+    def _begun(self, asked: Asked, read: Read) -> tuple[Authorization, str] | None:
+        """The first states of ledgers or of a lineage, and why; `None` when they go on as they are."""
+        place, state = asked.place, read.state
+        witnesses, known = self.site.witnesses(place), self._known.get(place.namespace)
+        fresh = self.site.fresh(place, read.head)
+        if state is None and not witnesses and known is None and not read.doubt and not self.site.leases.generation(place.key):
+            return Authorization(first_head(fresh), {}), "it is the first"
+        doubt = read.doubt or self._unverifiable(place, state)
+        if state is None or doubt or state.behind or any(is_restore(state.head, item) for item in witnesses):
+            base = state or known or Authorization(first_head(fresh), {})
+            after = merged_authorization(base, witnesses, fresh=fresh, known=known, doubt=bool(doubt))
+            return after, doubt or "an older ledger was put back, or deleted"
+        head = said(state.head, [item for _, item in asked.restores], fresh=fresh)
+        if head is not state.head:
+            return Authorization(head, state.shards), "somebody said that the cluster was restored, or confirmed it"
+        after = compacted(state, [item.declaration for item in asked.declared], fresh=fresh)
+        return (after, "it was full of what nobody declares any more") if writes(state, after) else None
+
+    def _unverifiable(self, place: Place, state: Authorization | None) -> str:
+        """Why a copy in a lease cannot be passed over: nobody can verify it, and the ledger never had the state that it names."""
+        marks = self.site.leases.unsealed(place.key, lambda item: bool(self.site.objects.witnessed(place, [item])[1]))
+        if state is not None:  # what is of an earlier lineage was dealt with when this one began
+            marks = [mark for mark in marks if mark.lineage.generation >= state.head.lineage.generation]
+            marks = [mark for mark in marks if not state.head.knows(mark) and not state.head.forgot(mark)]
+        return "a process holds a copy of the ledger that carries no seal of this installation" if marks else ""
+
+    def _outcomes(self, asked: Asked, decision: AuthorizationDecision) -> dict[Key, Outcome]:
+        name, head = asked.place.key, decision.state.head
+        found = {item.key: self._outcome(name, item, decision) for item in asked.declared}
+        for epoch, _ in asked.restores:
+            key, version = Key("CacheEpoch", epoch.namespace, epoch.name), version_of(epoch, "")
+            sequence = announced_at(head, version, self.site.outcomes.of(key).get(name))
+            found[key] = Outcome(version, Epoch(head.restored), None, None, head.lineage, sequence, unconfirmed=head.unconfirmed)
+        return found
+
+    def _outcome(self, ledger: str, item: Declared, decision: AuthorizationDecision) -> Outcome:
+        name, head = item.declaration.name, decision.state.head
+        given, hold = decision.given.get(name), decision.held.get(name)
+        at = announced_at(head, item.version, self.site.outcomes.of(item.key).get(ledger))
+        return Outcome(
+            item.version,
+            epoch=decision.epochs[name],
+            given=given,
+            hold=hold,
+            lineage=head.lineage,
+            sequence=at if item.stands(given, hold) else 0,
+            unconfirmed=head.unconfirmed,
+        )
+
+    def _seen(self, place: Place) -> Read:
+        return Read(
+            self.site.objects.seen(place), {name: self.site.objects.seen(_place(place, name)) for name in self._shards(place)}
+        )
+
+    async def _read(self, place: Place) -> Read:
+        """The head first: what is read after it is at least as new."""
+        head = await self.site.objects.read(place)
+        names = self._shards(place) | set(head.ledger.shards if head.ledger else ())
+        shards = {name: await self.site.objects.read(_place(place, name)) for name in sorted(names)}
+        return Read(head, {name: item for name, item in shards.items() if item.document})
+
+    def _shards(self, place: Place) -> set[str]:
+        """Names of the shards that there are or may be soon."""
+        head = self.site.objects.seen(place).ledger
+        found = {item["metadata"]["name"] for item in self.site.store.all("EpochLedger", place.namespace)}
+        declared = {shard_name(item.declaration.target) for item in self._asked(place.namespace).declared}
+        return {name for name in found if is_shard(name)} | declared | set(head.shards if head else ())
+
+
+def _changed(read: Read, after: Authorization) -> Sequence[tuple[str, Ledger]]:
+    before = read.state
+    if before is not None:
+        return writes(before, after)
+    return [*after.shards.items(), (AUTHORIZATION_HEAD, after.head)]
+
+
+def _place(head: Place, name: str) -> Place:
+    return head if name == AUTHORIZATION_HEAD else Place(head.namespace, name, f"{head.key}/{name}")

@@ -1,0 +1,175 @@
+"""The status of a CacheEpoch: which epoch stands, whether it is held, and how far its fence is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from cachescope.api.conditions import ConditionType, Reason
+from cachescope.api.epochs import OF_PEOPLE, CacheEpoch
+from cachescope.api.statuses import CacheEpochStatus, FenceCounts
+from cachescope.controller.declared_epochs import ledgers_of, missing, read_epoch
+from cachescope.controller.fence_verdicts import counted_gateways, fence_verdict
+from cachescope.controller.fences import Fence
+from cachescope.controller.installation import Installation
+from cachescope.controller.ledger_news import incident_text
+from cachescope.controller.outcomes import Outcome
+from cachescope.controller.store import Key
+from cachescope.controller.verdicts import Verdict, fields_of, report
+from cachescope.core.epochs import EpochRollback
+from cachescope.core.errors import SpecError
+from cachescope.core.fences import Counts
+from cachescope.kube.rest import Document
+
+
+@dataclass(frozen=True)
+class CacheEpochs:
+    """Reconciles CacheEpochs; ledgers are written elsewhere.
+
+    Attributes:
+        site: The installation.
+        rulers: Namespaces whose authorization ledgers hold for the tenants of all.
+    """
+
+    site: Installation
+    rulers: Sequence[str] = ()
+
+    async def reconcile(self, key: Key, _failures: int) -> None:
+        """Say what stands.
+
+        Raises:
+            ClusterError: It could not be written; try again later.
+        """
+        document = self.site.store.get(*key)
+        if document is None:
+            self.site.outcomes.forget(key)
+            return
+        try:
+            epoch = read_epoch(document)
+        except SpecError as error:
+            await self._refuse(document, Reason.INVALID_SPEC, str(error))
+            return
+        if fault := missing(self.site.store, key, epoch):
+            await self._refuse(document, Reason.REFERENCE_NOT_FOUND, fault)
+            return
+        metadata = epoch.metadata
+        outcomes = {name: item for name, item in self.site.outcomes.of(key).items() if item.of(metadata.uid, metadata.generation)}
+        if outcomes:  # before that nobody has looked at it
+            await self._report(document, key, epoch, outcomes)
+
+    async def _refuse(self, document: Document, reason: Reason, fault: str) -> None:
+        verdict = Verdict(ConditionType.ACCEPTED, "False", reason, fault)
+        await report(self.site.rest, document, fields_of(document), [verdict])
+
+    async def _report(self, document: Document, key: Key, epoch: CacheEpoch, outcomes: Mapping[str, Outcome]) -> None:
+        names = sorted(ledgers_of(self.site.store, self.rulers, key, epoch) | outcomes.keys())
+        fences = [self._fence(name, outcomes.get(name)) for name in names]
+        # Of several ledgers the status names the first, whichever speaks first.
+        first = outcomes.get(names[0])
+        stays = first is not None and _stays(document, epoch, first)
+        fenced = _fenced(document, outcomes, fences, stays=stays)
+        before = document.get("status") or {}
+        made = _kept(before, outcomes) if stays else _fields(before, outcomes, first, fences, done=fenced.status == "True")
+        await report(self.site.rest, document, made, [_accepted(epoch, outcomes), *_held(outcomes), fenced])
+
+    def _fence(self, name: str, outcome: Outcome | None) -> Fence | None:
+        if outcome is None or outcome.lineage is None or not outcome.sequence:
+            return None
+        return self.site.fences.of(name, outcome.lineage, outcome.sequence)
+
+
+def _accepted(epoch: CacheEpoch, outcomes: Mapping[str, Outcome]) -> Verdict:
+    fault = next((item.fault for item in outcomes.values() if item.fault), "")
+    if fault:
+        return Verdict(ConditionType.ACCEPTED, "False", Reason.LEDGER_UNUSABLE, fault)
+    given = max((item.given for item in outcomes.values() if item.given is not None), default=None)
+    told = "" if given is None or epoch.spec.incident is None else incident_text(epoch.spec.incident, given)
+    return Verdict(ConditionType.ACCEPTED, "True", Reason.ACCEPTED, told)
+
+
+def _held(outcomes: Mapping[str, Outcome]) -> list[Verdict]:
+    if any(item.fault for item in outcomes.values()):
+        return []
+    hold = next((item.hold for item in outcomes.values() if item.hold), None)
+    if hold is None:
+        return [Verdict(ConditionType.HELD, "False", Reason.NOT_HELD)]
+    reason = Reason.SPEC_BEHIND_LEDGER if isinstance(hold, EpochRollback) else Reason.JUMP_TOO_LARGE
+    return [Verdict(ConditionType.HELD, "True", reason, str(hold))]
+
+
+def _fenced(document: Document, outcomes: Mapping[str, Outcome], fences: Sequence[Fence | None], *, stays: bool) -> Verdict:
+    if any(item.unconfirmed for item in outcomes.values()):
+        message = "the cluster was restored: all requests are refused until `kubectl cachescope restored --confirm`"
+        return Verdict(ConditionType.FENCED, "False", Reason.RESTORE_UNCONFIRMED, message)
+    if stays:
+        old = _condition(document, ConditionType.FENCED)
+        return Verdict(ConditionType.FENCED, "True", Reason(old["reason"]), str(old.get("message", "")))
+    return fence_verdict(fences)
+
+
+def _condition(document: Document, kind: ConditionType) -> Mapping[str, Any]:
+    conditions = (document.get("status") or {}).get("conditions") or ()
+    return next((item for item in conditions if item.get("type") == kind.value), {})
+
+
+def _stays(document: Document, epoch: CacheEpoch, first: Outcome) -> bool:
+    """Whether what was complete stays complete: a process that started since has to hear of nobody again.
+
+    The status names the state of the ledger that was fenced. Where the target changed after it, as one that was made anew under
+    the same name did, another state counts.
+    """
+    status = document.get("status") or {}
+    if first.unconfirmed or first.lineage is None or not first.sequence or status.get("lineage") != first.lineage.generation:
+        return False
+    if _condition(document, ConditionType.FENCED).get("status") != "True":
+        return False
+    same = status.get("observedGeneration") == epoch.metadata.generation
+    return same and (epoch.spec.target.kind not in OF_PEOPLE or first.sequence <= status.get("sequence", 0))
+
+
+def _kept(before: Mapping[str, Any], outcomes: Mapping[str, Outcome]) -> dict[str, Any]:
+    epochs = [item.epoch for item in outcomes.values() if item.epoch is not None]
+    return {**{name: value for name, value in before.items() if name != "conditions"}, "epoch": max(epochs)}
+
+
+def _fields(
+    before: Mapping[str, Any],
+    outcomes: Mapping[str, Outcome],
+    first: Outcome | None,
+    fences: Sequence[Fence | None],
+    *,
+    done: bool,
+) -> dict[str, Any]:
+    epochs = [item.epoch for item in outcomes.values() if item.epoch is not None]
+    if not epochs:
+        return {name: value for name, value in before.items() if name != "conditions"}
+    known = [item for item in fences if item is not None]
+    told = first is not None and first.sequence > 0
+    lineage = first.lineage.generation if first is not None and first.lineage is not None else None
+    same = (before.get("lineage"), before.get("sequence")) == (lineage, first.sequence if first else None)
+    status = CacheEpochStatus(
+        epoch=max(epochs),
+        phase="Fenced" if done else "Fencing",
+        sequence=first.sequence if first is not None and told else None,
+        lineage=lineage if told else None,
+        guards=_counts([item.progress.guards for item in known]),
+        gateways=_counts([counted_gateways(item) for item in known]),
+        committed_at=((before.get("committedAt") if same else "") or _now()) if told else "",
+        fenced_at=_now() if done else "",
+        seconds=max(item.seconds or 0.0 for item in known) if done else None,
+    )
+    return status.model_dump(mode="json", by_alias=True, exclude={"conditions", "observed_generation"}, exclude_none=True)
+
+
+def _counts(parts: Sequence[Counts]) -> FenceCounts:
+    return FenceCounts(
+        total=sum(item.total for item in parts),
+        acknowledged=sum(item.acknowledged for item in parts),
+        expired=sum(item.expired for item in parts),
+    )
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

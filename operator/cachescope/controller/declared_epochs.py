@@ -1,0 +1,161 @@
+"""From CacheEpochs to declarations: which ledger each concerns, and under which target. Somebody's typo holds up nobody's incident.
+
+Rules:
+
+- a CacheEpoch speaks of objects of its own namespace, and names them; what is kept is named by their UIDs, so that an object that
+  was deleted and made anew is another target;
+- of a pool and of a scope the ledgers are those of the pools concerned; of a tenant and of a principal the authorization ledgers of
+  its own namespace and of every namespace whose pools may admit it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from cachescope.api.documents import parse
+from cachescope.api.epochs import OF_PEOPLE, CacheEpoch
+from cachescope.controller.outcomes import Version
+from cachescope.controller.store import Key, Store, key_of
+from cachescope.core.declarations import Declaration, Hold, Restoration
+from cachescope.core.epochs import EpochRollback, target_name
+from cachescope.core.errors import SpecError
+from cachescope.core.keys import Key as SecretKey
+from cachescope.core.ledgers import authorization_key
+from cachescope.core.types import Epoch, TargetKind, TargetName
+from cachescope.kube.rest import Document
+
+
+@dataclass(frozen=True)
+class Declared:
+    """One CacheEpoch that asks something of one ledger.
+
+    Attributes:
+        key: Of the CacheEpoch.
+        epoch: It.
+        declaration: What it asks.
+    """
+
+    key: Key
+    epoch: CacheEpoch
+    declaration: Declaration
+
+    @property
+    def version(self) -> Version:
+        """Names what is asked."""
+        return version_of(self.epoch, self.declaration.target)
+
+    def stands(self, given: Epoch | None, hold: Hold | None) -> bool:
+        """Whether a ledger holds all of it: a floor below what stands asks for nothing."""
+        given_all = given is not None or self.declaration.incident is None
+        return given_all and (hold is None or isinstance(hold, EpochRollback))
+
+
+def read_epoch(document: Document) -> CacheEpoch:
+    """A CacheEpoch.
+
+    Raises:
+        SpecError: It is not valid.
+    """
+    wanted = {name: value for name, value in document.items() if name != "status"}
+    return parse(CacheEpoch, wanted, f"CacheEpoch {document['metadata']['name']}")
+
+
+def version_of(epoch: CacheEpoch, target: str) -> Version:
+    """Names what a CacheEpoch asks."""
+    return Version(epoch.metadata.uid, epoch.metadata.generation, target)
+
+
+def of_pool(store: Store, targets: SecretKey, pool: Document) -> Iterator[Declared]:
+    """What is declared for the ledger of a pool: for itself, and for the CacheScopes that name it."""
+    metadata = pool["metadata"]
+    names = {"ServingPool": {metadata["name"]: metadata["uid"]}, "CacheScope": dict(_scopes(store, pool))}
+    kinds = {"ServingPool": TargetKind.POOL, "CacheScope": TargetKind.SCOPE}
+    for key, epoch in _readable(store.all("CacheEpoch", metadata["namespace"])):
+        kind = epoch.spec.target.kind
+        uid = names.get(kind, {}).get(epoch.spec.target.name)
+        if uid is not None:
+            yield Declared(key, epoch, _declaration(key, epoch, target_name(targets, kinds[kind], uid)))
+
+
+def of_people(store: Store, targets: SecretKey, namespaces: Iterable[str | None]) -> Iterator[Declared]:
+    """What is declared for tenants and principals of some namespaces (`None` for all)."""
+    documents = [item for namespace in namespaces for item in store.all("CacheEpoch", namespace)]
+    for key, epoch in _readable(documents):
+        if epoch.spec.target.kind in OF_PEOPLE and (target := _person(store, targets, key.namespace, epoch)):
+            yield Declared(key, epoch, _declaration(key, epoch, target))
+
+
+def of_restores(store: Store, namespace: str) -> Iterator[tuple[CacheEpoch, Restoration]]:
+    """What is said of restores of a namespace."""
+    for key, epoch in _readable(store.all("CacheEpoch", namespace)):
+        if epoch.spec.restored is not None and epoch.spec.incident is not None:
+            yield epoch, Restoration(f"{key.namespace}/{key.name}", epoch.spec.incident.id, epoch.spec.restored.confirmed)
+
+
+def ledgers_of(store: Store, rulers: Iterable[str], key: Key, epoch: CacheEpoch) -> frozenset[str]:
+    """Names of the ledgers that have to speak before a CacheEpoch is answered.
+
+    Args:
+        store: Where objects are found.
+        rulers: Namespaces whose authorization ledgers hold for the tenants of all.
+        key: Of the CacheEpoch.
+        epoch: It.
+    """
+    kind, name, pools = epoch.spec.target.kind, epoch.spec.target.name, store.all("ServingPool", key.namespace)
+    if kind == "ServingPool":
+        return frozenset(pool["metadata"]["uid"] for pool in pools if pool["metadata"]["name"] == name)
+    if kind == "CacheScope":
+        return frozenset(pool["metadata"]["uid"] for pool in pools if name in dict(_scopes(store, pool)))
+    spaces = set() if kind == "Namespace" else set(rulers)
+    return frozenset(map(authorization_key, spaces | ({key.namespace} if pools else set())))
+
+
+def missing(store: Store, key: Key, epoch: CacheEpoch) -> str:
+    """What a CacheEpoch names and nobody made, for people; empty when all of it is there."""
+    target = epoch.spec.target
+    kind = {"Principal": "Tenant"}.get(target.kind, target.kind)
+    if kind == "Namespace" or store.get(kind, key.namespace, target.name) is not None:
+        return ""
+    return f"there is no such {kind} in this namespace; create it, or correct spec.target.name"
+
+
+def _scopes(store: Store, pool: Document) -> Iterator[tuple[str, str]]:
+    for scope in store.all("CacheScope", pool["metadata"]["namespace"]):
+        named = (scope.get("spec") or {}).get("pools")
+        if isinstance(named, list) and pool["metadata"]["name"] in named:
+            yield scope["metadata"]["name"], scope["metadata"]["uid"]
+
+
+def _person(store: Store, targets: SecretKey, namespace: str, epoch: CacheEpoch) -> TargetName | None:
+    tenant, who = store.get("Tenant", namespace, epoch.spec.target.name), epoch.spec.target.principal
+    if tenant is None:
+        return None  # its epochs stand where they stood; another tenant of that name is another target
+    uid = str(tenant["metadata"]["uid"])
+    if who is None:
+        return target_name(targets, TargetKind.TENANT, uid)
+    return target_name(targets, TargetKind.PRINCIPAL, uid, who.kind, who.issuer, who.subject)
+
+
+def _declaration(key: Key, epoch: CacheEpoch, target: TargetName) -> Declaration:
+    spec, incident = epoch.spec, epoch.spec.incident
+    return Declaration(
+        name=f"{key.namespace}/{key.name}",
+        target=target,
+        floor=None if spec.floor is None else Epoch(spec.floor),
+        incident=incident.id if incident else None,
+        stop_public=bool(incident and incident.stop_public_sharing),
+        bypass=bool(incident and incident.bypass_reuse),
+        drain_seconds=incident.in_flight.drain_seconds if incident else 0,
+        deny=spec.deny,
+        readmit=spec.readmit,
+        issued_before=spec.issued_before,
+    )
+
+
+def _readable(documents: Iterable[Document]) -> Iterator[tuple[Key, CacheEpoch]]:
+    for document in documents:
+        try:
+            yield key_of("CacheEpoch", document), read_epoch(document)
+        except SpecError:
+            continue  # its own status says so

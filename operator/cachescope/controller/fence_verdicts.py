@@ -1,0 +1,39 @@
+"""What a fence is called in conditions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cachescope.api.conditions import ConditionType, Reason
+from cachescope.controller.fences import Fence
+from cachescope.controller.verdicts import Verdict
+from cachescope.core.fences import Counts
+
+
+def fence_verdict(fences: Sequence[Fence | None]) -> Verdict:
+    """Whether nothing older can be used any more, by the fences of all ledgers concerned."""
+    known = [item for item in fences if item is not None]
+    if len(known) < len(fences) or not known:
+        return Verdict(ConditionType.FENCED, "False", Reason.NOT_WRITTEN, "the ledger has not announced it yet")
+    open_ones = [item for item in known if item.fenced_ms is None]
+    if not open_ones:
+        return _complete(known)
+    awaited = sorted({name for item in open_ones for name in item.progress.awaited})
+    if not awaited:
+        message = "all processes acknowledged; waiting until what may have been missed does not matter any more"
+        return Verdict(ConditionType.FENCED, "False", Reason.SETTLING, message)
+    message = f"waiting for FenceLeases: {', '.join(awaited)}; those that are not heard of count once their rights have ended"
+    return Verdict(ConditionType.FENCED, "False", Reason.WAITING_FOR_PROCESSES, message)
+
+
+def _complete(fences: Sequence[Fence]) -> Verdict:
+    expired = sum(item.progress.guards.expired + counted_gateways(item).expired for item in fences)
+    if not expired:
+        return Verdict(ConditionType.FENCED, "True", Reason.ACKNOWLEDGED, "every process that may act acknowledged it")
+    message = f"{expired} processes were not heard of for longer than their rights last; all others acknowledged it"
+    return Verdict(ConditionType.FENCED, "True", Reason.EXPIRED, message)
+
+
+def counted_gateways(fence: Fence) -> Counts:
+    """Gateways, where a fence waits for them."""
+    return Counts() if fence.wanted.pool else fence.progress.gateways

@@ -1,0 +1,95 @@
+"""What every writer of ledgers shares: how one is read and written, what is remembered of it, and whose word counts about it."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from cachescope.controller.fences import Fences
+from cachescope.controller.lease_book import LeaseBook
+from cachescope.controller.ledger_objects import LedgerObjects, Place, Stored
+from cachescope.controller.outcomes import Outcome, Outcomes, Version
+from cachescope.controller.root_keys import RootKeys
+from cachescope.controller.store import Store
+from cachescope.core.fences import Wanted
+from cachescope.core.keys import Key as SecretKey
+from cachescope.core.ledgers import Ledger, Lineage, Role
+from cachescope.core.types import TargetName
+from cachescope.kube.rest import Rest
+
+
+@dataclass
+class LedgerSite:
+    """One installation, as writers of ledgers see it.
+
+    Attributes:
+        rest: The API.
+        store: Objects as last seen.
+        objects: Ledgers in the API.
+        keys: The root keys.
+        leases: What processes say of themselves.
+        fences: Who has to be heard of.
+        outcomes: Where is told what became of CacheEpochs.
+        now: Seconds since 1970; it only has to be above what it was when the last lineage was made.
+    """
+
+    rest: Rest
+    store: Store
+    objects: LedgerObjects
+    keys: RootKeys
+    leases: LeaseBook
+    fences: Fences
+    outcomes: Outcomes
+    now: Callable[[], float]
+    known: dict[str, Ledger] = field(default_factory=dict)
+
+    @property
+    def targets(self) -> SecretKey:
+        """The key that names targets.
+
+        Raises:
+            ClusterError: There is none.
+        """
+        return self.keys.targets
+
+    def witnesses(self, place: Place) -> list[Ledger]:
+        """Everything that is known to have stood: by this process, and by copies in leases that carry the operator's seal."""
+        good, _ = self.objects.witnessed(place, self.leases.witnesses(place.key))
+        known = self.known.get(place.key)
+        return [*good, known] if known else good
+
+    def fresh(self, place: Place, stored: Stored) -> Lineage:
+        """A lineage above all that were seen."""
+        witnesses = (item.lineage.generation for item in self.witnesses(place))
+        seen = [self.leases.generation(place.key), stored.generation, *witnesses]
+        return Lineage(max(1, int(self.now()), *(number + 1 for number in seen)), secrets.token_hex(16))
+
+    def stands(self, place: Place, stored: Stored, ledger: Ledger, *, pool: str = "") -> None:
+        """A ledger stands: remember it, and see to it that nothing older is used.
+
+        Args:
+            place: Where it is.
+            stored: As it was read or written.
+            ledger: What it says.
+            pool: Name of the pool whose cache it is about.
+        """
+        self.known[place.key] = ledger
+        self.fences.stands(place.key, ledger)
+        wanted = Wanted(place.key, ledger.sequence, stored.version, self.leases.now_ms(), namespace=place.namespace, pool=pool)
+        self.fences.want(wanted)
+
+
+def announced_at(ledger: Ledger, version: Version, before: Outcome | None) -> int:
+    """A state of a ledger that holds all that a CacheEpoch asks, where the ledger as it stands does.
+
+    Args:
+        ledger: As it stands.
+        version: What is asked.
+        before: What this process made of the CacheEpoch last; it goes on naming the state that it named.
+    """
+    if before is not None and before.sequence and (before.version, before.lineage) == (version, ledger.lineage):
+        return before.sequence
+    if ledger.role is Role.AUTHORIZATION and version.target:
+        return max(1, ledger.changed.get(TargetName(version.target), ledger.reach))
+    return ledger.sequence
