@@ -43,6 +43,7 @@ IMAGES = (
         ("images/vllm-cpu/cuda_stubs.py", "images/vllm-cpu/tiny_model.py", "requirements/vllm-cpu.txt"),
         large=True,
     ),
+    Image("stub-engine", ("e2e/__init__.py", "e2e/stub_engine", "images/stub-engine", "requirements/stub-engine.txt")),
 )
 
 

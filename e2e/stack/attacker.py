@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import secrets
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import httpx2 as httpx
 
 from cachescope.core.digests import sha256
 from cachescope.core.epochs import EpochVector
-from cachescope.core.heads import Head
+from cachescope.core.heads import Epochs, Seen
 from cachescope.core.keys import KeyRing
+from cachescope.core.ledgers import Ledger
 from cachescope.core.permits import PERMIT_HEADER, Permit, permit_keys, write_permit
 from cachescope.core.statements import CHALLENGE_HEADER, STATEMENT_HEADER, Statement, read_statement
 from cachescope.core.types import Digest, Reuse, ScopeClass
@@ -46,12 +47,12 @@ class Insider:
     Attributes:
         stack: The installation.
         address: `address:port` of an engine.
-        heads: Heads of the ledger that it has read, by sequence: one is read for many permits.
+        ledgers: States of the pool's ledger that it has read, by sequence: one is read for many permits.
     """
 
     stack: Stack
     address: str
-    heads: dict[int, Head] = field(default_factory=dict)
+    ledgers: dict[int, Ledger] = field(default_factory=dict)
 
     def post(self, body: bytes, permit: str | None = None, path: str = PATH) -> httpx.Response:
         """Send a request straight to the engine."""
@@ -65,8 +66,9 @@ class Insider:
         return read_statement(self.keys(), answer.headers[STATEMENT_HEADER], nonce=nonce)
 
     def permit(self, body: bytes, **changes: object) -> str:
-        """A valid permit for a body, with fields changed at will before it is signed."""
+        """A valid permit for a body, with fields of it or of `Seen` changed at will before it is signed."""
         statement = self.statement()
+        seen = {name: changes.pop(name) for name in Seen.__slots__ if name in changes}
         fields = {
             "id": secrets.token_hex(16),
             "pool_uid": statement.pool_uid,
@@ -79,9 +81,8 @@ class Insider:
             "record_digest": Digest("sha256:" + "0" * 64),
             "runtime_digest": statement.engine.runtime,
             "scope": ScopeClass.TENANT,
-            "epochs": self._vector(self._head(statement.sequence)),
-            "lineage": statement.lineage,
-            "sequence": statement.sequence,
+            "epochs": self._epochs(self._ledger(statement.sequence)),
+            "seen": replace(seen_by(statement), **seen),  # type: ignore[arg-type]
             "reuse": Reuse.SALTED,
         }
         return write_permit(self.keys().current, Permit(**{**fields, **changes}))  # type: ignore[arg-type]
@@ -90,17 +91,21 @@ class Insider:
         """The pool's permit keys."""
         return permit_keys(self.stack.root_keys, self.stack.pool.uid)
 
-    def epochs(self) -> EpochVector:
-        """A vector with the pool's epoch alone, as it stands."""
-        return self._vector(self.stack.head)
+    def epochs(self) -> Epochs:
+        """The pool's epoch alone, as it stands."""
+        return self._epochs(self.stack.ledger)
 
-    def _head(self, sequence: int) -> Head:
-        if sequence not in self.heads:
-            head = self.stack.head
-            self.heads[head.sequence] = head
-            return head
-        return self.heads[sequence]
+    def _ledger(self, sequence: int) -> Ledger:
+        if sequence not in self.ledgers:
+            ledger = self.stack.ledger
+            self.ledgers[ledger.sequence] = ledger
+            return ledger
+        return self.ledgers[sequence]
 
-    def _vector(self, head: Head) -> EpochVector:
-        target = self.stack.pool_target
-        return EpochVector.of({target: head.floors.floor(target)})
+    def _epochs(self, ledger: Ledger) -> Epochs:
+        return Epochs(ledger.vector(self.stack.pool_target), EpochVector(()))
+
+
+def seen_by(statement: Statement) -> Seen:
+    """The ledger states that a guard has applied."""
+    return Seen(statement.lineage, statement.sequence, statement.authorization_lineage, statement.authorization_sequence)

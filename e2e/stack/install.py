@@ -14,9 +14,10 @@ from typing import Any
 from cachescope.api.documents import parse
 from cachescope.api.pools import ServingPool
 from cachescope.core.epochs import target_name
-from cachescope.core.heads import Head, parse_head
 from cachescope.core.keys import KeyRing, root_ring, target_key
 from cachescope.core.labels import COMPONENT_LABEL, PART_OF_LABEL, POOL_LABEL, ROOT_KEYS_SECRET
+from cachescope.core.ledger_documents import parse_ledger
+from cachescope.core.ledgers import AUTHORIZATION_HEAD, Ledger
 from cachescope.core.types import Epoch, TargetKind, TargetName
 from e2e.stack import helm, kubectl
 from e2e.stack.credentials import Credentials, load
@@ -53,9 +54,14 @@ class Stack:
         return parse(ServingPool, kubectl.get("servingpool", POOL), "the API server")
 
     @property
-    def head(self) -> Head:
-        """The epochs that stand."""
-        return parse_head(kubectl.get("epochledger", POOL)["spec"])
+    def ledger(self) -> Ledger:
+        """What stands for the pool."""
+        return parse_ledger(kubectl.get("epochledger", POOL)["spec"])
+
+    @property
+    def authorization(self) -> Ledger:
+        """What changed lately for tenants and principals."""
+        return parse_ledger(kubectl.get("epochledger", AUTHORIZATION_HEAD)["spec"])
 
     @property
     def pool_target(self) -> TargetName:
@@ -69,14 +75,14 @@ class Stack:
 
     def pool_epoch(self) -> Epoch:
         """The pool's epoch that stands."""
-        return self.head.floors.floor(self.pool_target)
+        return self.ledger.epoch(self.pool_target)
 
-    def raise_pool_epoch(self) -> Head:
+    def raise_pool_epoch(self) -> Ledger:
         """Roll the pool's epoch forward, by an incident that was not there before."""
         before = self.pool_epoch()
         kubectl.apply([incident(secrets.token_hex(8))])
         until(lambda: self.pool_epoch() > before, "the ledger has the incident's epoch")
-        return self.head
+        return self.ledger
 
     def quickstart(self) -> str:
         """The example that users apply, with the engine's image that was built here."""
