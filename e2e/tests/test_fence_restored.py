@@ -1,0 +1,80 @@
+"""etcd went back, and nobody who remembers is left: nothing is served before people have said what was revoked since.
+
+Until `restored` is declared nobody can know: so the procedure declares it before anything serves, and here nobody asks before that.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from typing import Any
+
+import openai
+import pytest
+
+from cachescope.core.ledgers import AUTHORIZATION_HEAD
+from e2e.faults import restore, site
+from e2e.faults.of_control_plane import lineage
+from e2e.faults.of_processes import patch
+from e2e.faults.scene import denial_of, is_true, rollback_of
+from e2e.faults.site import POOL, TENANTS, Site
+from e2e.stack import kubectl, outage, stub_answers
+from e2e.stack.install import GATEWAY_PODS, OPERATOR_PODS
+from e2e.stack.tenancy import API_VERSION
+from e2e.stack.waiting import until
+
+TRIES = 10
+RESTART_SECONDS = 240
+
+pytestmark = pytest.mark.skipif(not outage.possible(), reason="the cluster's etcd is no process of this machine")
+
+
+@pytest.fixture(scope="session")
+def fenced_site() -> Iterator[Site]:
+    yield from site.shared()
+
+
+def test_with_no_witness_left_nothing_is_served_until_it_is_confirmed(fenced_site: Site) -> None:
+    victim, place = f"victim-{secrets.token_hex(4)}", fenced_site
+    place.add_tenant(victim)
+    until(lambda: place.serves(victim), "the victim is served")
+    before = {name: lineage(place, name) for name in (POOL, AUTHORIZATION_HEAD)}
+    restore.copy()
+    declare(place, rollback_of(f"lost-{secrets.token_hex(4)}"))
+    declare(place, denial_of(f"lost-{secrets.token_hex(4)}", victim))
+    everybody = [pod for labels in (GATEWAY_PODS, OPERATOR_PODS) for pod in place.pods(labels)] + place.pods()
+    restore.put_back(lambda: restore.forget(everybody))
+    said = restored_of(f"restored-{secrets.token_hex(4)}")
+    kubectl.apply([said], place.namespace)
+    until(lambda: outcome(place, TENANTS[0]) == "restore_unconfirmed", "requests are refused as unconfirmed", RESTART_SECONDS)
+    assert [outcome(place, who) for _ in range(TRIES) for who in (TENANTS[0], victim)] == ["restore_unconfirmed"] * 2 * TRIES
+    declare(place, denial_of(f"anew-{secrets.token_hex(4)}", victim), "Accepted")
+    patch(place, "cacheepoch", said["metadata"]["name"], {"spec": {"restored": {"confirmed": True}}})
+    until(place.is_well, "everybody is served again", RESTART_SECONDS)
+    assert [outcome(place, victim) for _ in range(TRIES)] == ["revoked"] * TRIES
+    assert all(lineage(place, name).generation > known.generation for name, known in before.items())
+
+
+def declare(place: Site, document: dict[str, Any], condition: str = "Fenced") -> None:
+    """Apply a CacheEpoch, and wait for a condition of it."""
+    kubectl.apply([document], place.namespace)
+    name = document["metadata"]["name"]
+    until(lambda: is_true(place, name, condition), f"{name} is {condition}", 60)
+
+
+def restored_of(name: str) -> dict[str, Any]:
+    """The declaration that the cluster was restored."""
+    spec = {"target": {"kind": "Namespace"}, "incident": {"id": name, "reason": "fault test"}, "restored": {"confirmed": False}}
+    return {"apiVersion": API_VERSION, "kind": "CacheEpoch", "metadata": {"name": name}, "spec": spec}
+
+
+def outcome(place: Site, tenant: str) -> str:
+    """How a request of a tenant ends: `served`, or the code of its refusal."""
+    try:
+        with place.client(tenant) as who:
+            stub_answers.ask(who, POOL, "is anybody there?")
+    except openai.APIStatusError as error:
+        return str(error.code or error.status_code)
+    except openai.OpenAIError:
+        return "no answer"
+    return "served"
