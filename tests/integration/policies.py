@@ -20,7 +20,7 @@ from e2e.stack import helm, kubectl
 from e2e.stack.kubectl import KubectlError
 from e2e.stack.paths import CHARTS
 from e2e.stack.waiting import until
-from tests.integration.crd_objects import BOOT_ID, changed, document
+from tests.integration.crd_objects import BOOT_ID, NEXT, changed, document
 
 CHART = CHARTS / "cachescope-policies"
 POLICIES = "validatingadmissionpolicies,validatingadmissionpolicybindings"
@@ -197,7 +197,8 @@ def serving_pool(name: str = "tiny") -> dict[str, Any]:
 
 
 def ledger(name: str = "tiny", *, sequence: int = 1) -> dict[str, Any]:
-    return changed(document("EpochLedger"), {"metadata.name": name, "spec.sequence": sequence})
+    later = NEXT if sequence > 1 else {}
+    return changed(document("EpochLedger"), {**later, "metadata.name": name, "spec.sequence": sequence})
 
 
 def lease(uid: str, *, tick: int = 1000, boot_id: str = BOOT_ID) -> dict[str, Any]:
