@@ -12,6 +12,9 @@
 #ifndef ROUNDS
 #define ROUNDS 3 /* Rounds that gateway and guard do, together. */
 #endif
+#ifndef RESTARTS
+#define RESTARTS 0 /* 1: the operator starts anew, after somebody deleted the leases. */
+#endif
 
 /* In ticks. */
 #define LEASE 1
@@ -57,6 +60,8 @@ unsigned head : 1;
 bool fenced, waiting, leaseDeleted;
 unsigned waitLeft : 3;
 unsigned rounds : 3;
+unsigned restartsLeft : 1 = RESTARTS;
+unsigned settling : 3;
 
 #define MAX(a, b) ((a) > (b) -> (a) : (b))
 #define LESS(counter) counter = (counter -> counter - 1 : 0)
@@ -79,7 +84,9 @@ inline abandon(process) { process.phase = 0; process.sentLeft = 0; process.headR
 
 proctype Gateway() {
     do
-    :: d_step { gateway.phase == 0 && rounds < ROUNDS -> write(gateway, gatewayLease); printf("gateway: writes its lease\n") }
+    /* After the operator's restart it would find its lease gone, and end. */
+    :: d_step { gateway.phase == 0 && rounds < ROUNDS && restartsLeft == RESTARTS ->
+        write(gateway, gatewayLease); printf("gateway: writes its lease\n") }
     :: d_step { gateway.phase == 1 -> readHead(gateway); printf("gateway: reads head %d\n", head) }
     :: d_step { gateway.phase == 2 -> grant(gateway);
         staleLeft = (gateway.rightLeft -> STALE : 0); printf("gateway: has a right for %d ticks\n", gateway.rightLeft) }
@@ -159,9 +166,17 @@ proctype Guard() {
 #define KNOWN !leaseDeleted /* Whose lease was deleted lost its right, and may still serve `Fresh`. */
 #endif
 
+#ifdef SHORT_SETTLING
+#define SETTLING (LEASE + MARGIN)
+#else
+#define SETTLING (LEASE + MARGIN + STALE) /* There can be a gateway of which it knows nothing. */
+#endif
+
 #define SEE(lease) lease.age = (lease.exists && lease.age == UNSEEN -> 0 : lease.age)
 #define ACKNOWLEDGES(lease) (!lease.exists || (lease.acknowledged != NONE && lease.acknowledged >= head))
 #define UNCHANGED(lease, wait) (lease.age != UNSEEN && lease.age >= wait)
+
+inline vanish(lease) { lease.exists = false; lease.acknowledged = NONE; lease.age = UNSEEN }
 
 proctype Operator() {
     do
@@ -169,7 +184,7 @@ proctype Operator() {
     :: d_step { true ->
         SEE(gatewayLease); SEE(guardLease);
         if
-        :: head && !fenced && !waiting && (ACKNOWLEDGES(gatewayLease) || UNCHANGED(gatewayLease, GATEWAY_WAIT)) &&
+        :: head && settling == 0 && !fenced && !waiting && (ACKNOWLEDGES(gatewayLease) || UNCHANGED(gatewayLease, GATEWAY_WAIT)) &&
             (ACKNOWLEDGES(guardLease) || UNCHANGED(guardLease, GUARD_WAIT)) ->
             waiting = true;
             waitLeft = (ACKNOWLEDGES(guardLease) && KNOWN -> 0 : PERMITS_WAIT);
@@ -177,8 +192,12 @@ proctype Operator() {
         :: else -> printf("operator: LIST\n")
         fi }
     :: d_step { guardLease.exists && UNCHANGED(guardLease, GUARD_WAIT) ->
-        leaseDeleted = true; guardLease.exists = false; guardLease.acknowledged = NONE; guardLease.age = UNSEEN;
+        leaseDeleted = true; vanish(guardLease);
         printf("operator: deletes the guard's expired lease\n") }
+    :: d_step { restartsLeft ->
+        restartsLeft = 0; leaseDeleted = true; vanish(gatewayLease); vanish(guardLease);
+        waiting = false; waitLeft = 0; settling = SETTLING;
+        printf("operator: starts anew, and finds no lease\n") }
     :: d_step { waiting && waitLeft == 0 -> waiting = false; fenced = true; printf("operator: Fenced(1)\n") }
     od
 }
@@ -190,7 +209,7 @@ proctype Time() {
     :: d_step { true ->
         printf("a tick passes\n");
         staleLeft = (gateway.rightLeft == 0 && staleLeft -> staleLeft - 1 : staleLeft);
-        LESS(gateway.rightLeft); LESS(gateway.sentLeft); LESS(guard.sentLeft); LESS(waitLeft);
+        LESS(gateway.rightLeft); LESS(gateway.sentLeft); LESS(guard.sentLeft); LESS(waitLeft); LESS(settling);
         ageLease(gatewayLease); ageLease(guardLease);
         LESS(guard.rightLeft); LESS(inFlight.left);
         if

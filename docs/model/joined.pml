@@ -12,31 +12,17 @@
  */
 
 #ifndef ROUNDS
-#define ROUNDS 5 /* Rounds that all processes begin, together. */
+#define ROUNDS 4 /* Rounds that all processes begin, together. */
 #endif
 
+/* In ticks. Clocks do not drift here, so nothing needs a margin. */
 #define LEASE 1
-#define DRIFT 1
-#ifdef NO_MARGIN
-#define MARGIN 0
-#else
-#define MARGIN 1
-#endif
 #define MAX_AGE 1
 #define FRESH 1
 #define STALE 1
-#define EXPIRED (LEASE + MARGIN)
-#ifdef STALE_GATEWAY_IGNORED
-#define GATEWAY_WAIT EXPIRED
-#else
-#define GATEWAY_WAIT (EXPIRED + STALE)
-#endif
-#define PERMITS_WAIT (MAX_AGE + FRESH + MARGIN)
-#ifdef SHORT_SETTLING
-#define SETTLING EXPIRED
-#else
-#define SETTLING (EXPIRED + STALE + PERMITS_WAIT) /* A process without a lease can be a gateway, and a guard. */
-#endif
+#define GATEWAY_WAIT (LEASE + STALE)
+#define PERMITS_WAIT (MAX_AGE + FRESH)
+#define SETTLING (LEASE + STALE)
 
 /* A head is four bits: its floors, the branch of history after the snapshot, the generation of its lineage. */
 #define X 1
@@ -94,19 +80,22 @@ bool failoverLeft = true, restoreLeft = true;
 
 inline write(p) {
     rounds++;
-    processes[p].wrote = true; processes[p].boots = false; processes[p].sentLeft = LEASE + DRIFT;
+    processes[p].wrote = true; processes[p].boots = false; processes[p].sentLeft = LEASE;
     leases[p].exists = true; leases[p].acknowledged = processes[p].applied; leases[p].age = 0;
     printf("process %d: writes its lease, with head %d (16: none)\n", p, processes[p].applied)
 }
 
+#define FOLLOWS(p) (processes[p].applied == NONE || LISTS(ledger, processes[p].applied) || \
+    (ledger & GENERATION) > (processes[p].applied & GENERATION))
 #ifdef NO_FORK_CHECK
 #define TAKES(p) true
+#elif defined(LINEAGE_TAKEN_WHOLE)
+#define TAKES(p) FOLLOWS(p)
 #else
-#define TAKES(p) (processes[p].applied == NONE || LISTS(ledger, processes[p].applied) || \
-    (ledger & GENERATION) > (processes[p].applied & GENERATION))
+#define TAKES(p) (FOLLOWS(p) && !BELOW(ledger, processes[p].knew))
 #endif
 
-/* A fork gives no right. Nothing is served before the first right. */
+/* A fork, and a lineage that has not yet all that this process knows, give no right. Nothing is served before the first. */
 inline readAndApply(p) {
     if
     :: processes[p].applied == NONE && processes[p].sentLeft == 0 -> skip
@@ -122,11 +111,13 @@ inline readAndApply(p) {
 
 #define OUTDATED(g) (inFlight[g].head != NONE && (!SAME(inFlight[g].head, processes[g].applied, GENERATION) || \
     BELOW(inFlight[g].head, processes[g].applied)))
+/* Which guard starts first is only a name. */
+#define FIRST_STARTED (leases[0].exists || processes[0].boots)
 #define PROMISED(g) (fenced | (fencedBefore & processes[g].knew))
 
 proctype Guard(byte g) {
     do
-    :: d_step { !processes[g].wrote && !processes[g].boots && rounds < ROUNDS -> write(g) }
+    :: d_step { !processes[g].wrote && !processes[g].boots && rounds < ROUNDS && (g == 0 || FIRST_STARTED) -> write(g) }
     :: d_step { processes[g].wrote ->
         if
         :: processes[g].rightLeft == 0 -> CLEAR_REQUEST(inFlight[g]) /* What rested on a right that ended. */
@@ -156,22 +147,16 @@ proctype Gateway() {
     :: d_step { processes[GATEWAY].wrote -> readAndApply(GATEWAY); staleLeft = (processes[GATEWAY].rightLeft -> STALE : 0) }
     :: d_step { processes[GATEWAY].boots && rounds < ROUNDS -> processes[GATEWAY].rightLeft = 0; staleLeft = 0; write(GATEWAY) }
     :: d_step { (processes[GATEWAY].rightLeft || staleLeft) && permit.head == NONE ->
-        permit.head = processes[GATEWAY].applied; permit.left = MAX_AGE + DRIFT;
+        permit.head = processes[GATEWAY].applied; permit.left = MAX_AGE;
         printf("gateway: issues a permit with head %d\n", permit.head) }
     od
 }
 
 /* ---- The operator ---- */
 
-#ifdef SEQUENCE_WITHOUT_DIGEST
-#define COUNTS_FOR(head, n) (head != NONE && SAME(head, n, GENERATION) && SEQUENCE(head) >= SEQUENCE(n))
-#define SHOWS_RESTORE(p) (leases[p].exists && leases[p].acknowledged != NONE && \
-    SAME(leases[p].acknowledged, ledger, GENERATION) && SEQUENCE(leases[p].acknowledged) > SEQUENCE(ledger))
-#else
 #define COUNTS_FOR(head, n) (head != NONE && LISTS(head, n))
 #define SHOWS_RESTORE(p) (leases[p].exists && leases[p].acknowledged != NONE && (BELOW(ledger, leases[p].acknowledged) || \
     (SAME(leases[p].acknowledged, ledger, GENERATION) && !LISTS(ledger, leases[p].acknowledged))))
-#endif
 #define WITNESS(p) (leases[p].exists && leases[p].acknowledged != NONE -> FLOORS(leases[p].acknowledged) : 0)
 #define ACKNOWLEDGES(p) (!leases[p].exists || COUNTS_FOR(leases[p].acknowledged, ledger))
 #ifdef LEASELESS_GUARD_IGNORED
@@ -202,7 +187,7 @@ proctype Operator() {
         printf("operator: LIST shows a restore; head %d\n", ledger) }
     :: d_step { settling == 0 && waitingFor == NONE && BELOW(fenced, ledger) &&
         !SHOWS_RESTORE(0) && !SHOWS_RESTORE(1) && !SHOWS_RESTORE(2) &&
-        CLEAR(0, EXPIRED) && CLEAR(1, EXPIRED) && CLEAR(GATEWAY, GATEWAY_WAIT) ->
+        CLEAR(0, LEASE) && CLEAR(1, LEASE) && CLEAR(GATEWAY, GATEWAY_WAIT) ->
         waitingFor = ledger;
         waitLeft = (ACKNOWLEDGES(0) && ACKNOWLEDGES(1) && HAS_LEASE(0) && HAS_LEASE(1) -> 0 : PERMITS_WAIT);
         printf("operator: LIST is clear, waits %d ticks more\n", waitLeft) }

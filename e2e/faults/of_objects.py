@@ -14,11 +14,11 @@ from e2e.stack import kubectl, stub_pool
 from e2e.stack.tenancy import tenant
 from e2e.stack.waiting import until
 
-LONGER_SECONDS = 5
+LONGER_SECONDS = 8
 EDIT_SECONDS = 0.05
 
 
-@fault("FenceLeases are deleted by hand")
+@fault("FenceLeases are deleted by hand", slow=True)
 def leases_deleted(scene: Scene) -> None:
     """A lease that vanished proves nothing: whoever wrote it counts until it can do nothing any more."""
     with cut_off(scene.site.pods()[0]):
@@ -27,7 +27,7 @@ def leases_deleted(scene: Scene) -> None:
         scene.fenced(GUARD_SECONDS + RIGHT_SECONDS)
 
 
-@fault("leaseSeconds is lowered during the fence")
+@fault("leaseSeconds is lowered during the fence", slow=True)
 def lease_lowered(scene: Scene) -> None:
     """The right of before is waited for, not that of the new spec."""
     set_lease(scene.site, LONGER_SECONDS)

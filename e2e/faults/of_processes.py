@@ -41,7 +41,7 @@ def operator_deleted(scene: Scene) -> None:
     kubectl.run("delete", "pod", leader(scene.site), "--grace-period=1", "--wait=false", namespace=scene.site.namespace)
 
 
-@fault("the leading operator is paused, and wakes beside another")
+@fault("the leading operator is paused, and wakes beside another", slow=True)
 def operator_paused(scene: Scene) -> None:
     """What it still had in hand when it stopped is a compare-and-swap that another one has overtaken."""
     paused = leader(scene.site)
@@ -60,7 +60,7 @@ def guard_cut_off(scene: Scene) -> None:
         scene.fenced_by_expiry("rollback", GUARD_SECONDS)
 
 
-@fault("a guard stands still at rest, for longer than its lease")
+@fault("a guard stands still at rest, for longer than its lease", slow=True)
 def guard_stopped(scene: Scene) -> None:
     """A process that wakes after its right ended finds no right."""
     with stopped(*of_pod(scene.site.pods()[0], ENGINE)):
@@ -95,7 +95,7 @@ def gateway_cut_off(scene: Scene) -> None:
         scene.fenced_by_expiry("denial", GATEWAY_SECONDS)
 
 
-@fault("the pool is scaled up during the fence")
+@fault("the pool is scaled up during the fence", slow=True)
 def scaled_up(scene: Scene) -> None:
     """New guards begin above the floor."""
     with cut_off(scene.site.pods()[0]):  # so that the fence takes its time

@@ -6,6 +6,7 @@ The data folder is copied while nothing runs, so that the copy is whole. What an
 from __future__ import annotations
 
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from e2e.cluster.local.components import CONTROL_PLANE
-from e2e.cluster.local.processes import ProcessTable, end
+from e2e.cluster.local.processes import ProcessTable, send
 from e2e.cluster.progress import Progress
-from e2e.faults.processes import of_pod
+from e2e.faults.processes import of_pod, stopped
 from e2e.stack.paths import LAYOUT, ROOT
 
 DATA, COPY = LAYOUT.cluster / "etcd", LAYOUT.cluster / "etcd-copy"
@@ -33,20 +34,23 @@ def copy() -> None:
 
 
 def put_back(meanwhile: Callable[[], object] = lambda: None) -> None:
-    """Go back to the copy; `meanwhile` is done while no API server is there."""
+    """Go back to the copy, which is used up by that; `meanwhile` is done while no API server is there."""
     _down()
     meanwhile()
     shutil.rmtree(DATA)
-    shutil.copytree(COPY, DATA)
+    COPY.rename(DATA)
     _up()
 
 
 def forget(pods: list[dict[str, Any]]) -> None:
     """Take from pods all that they remember, and end their processes; the kubelet starts them again."""
     for pod in pods:
-        for memory in _memories(pod):
-            memory.unlink()
-        end(of_pod(pod))
+        processes = of_pod(pod)
+        with stopped(*processes):  # so that none writes down what it knows before it ends
+            for memory in _memories(pod):
+                memory.unlink()
+            for process in processes:
+                send(process, signal.SIGKILL)
 
 
 def _memories(pod: dict[str, Any]) -> list[Path]:

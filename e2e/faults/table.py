@@ -6,6 +6,7 @@ itself, with the bound that holds under it; whatever is left open is waited for 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Final
 
@@ -13,16 +14,18 @@ from e2e.faults.scene import Scene
 
 Fault = Callable[[Scene], None]
 
+TIMES = int(os.environ.get("CACHESCOPE_FAULT_TIMES", "1"))
 FAULTS: Final[dict[str, Fault]] = {}
 
 
-def fault(name: str) -> Callable[[Fault], Fault]:
-    """Register a fault under a name."""
+def fault(name: str, *, slow: bool = False) -> Callable[[Fault], Fault]:
+    """Register a fault under a name; a slow one only where every fault is tried many times."""
 
     def register(function: Fault) -> Fault:
         if name in FAULTS:
             raise ValueError(f"two faults are named {name}; rename one")
-        FAULTS[name] = function
+        if TIMES > 1 or not slow:
+            FAULTS[name] = function
         return function
 
     return register

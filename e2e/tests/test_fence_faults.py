@@ -1,13 +1,14 @@
 """A fence holds whatever breaks around it: nothing of before is used afterwards, and reuse comes back.
 
-CACHESCOPE_FAULT_TIMES repeats every fault (20 in `make soak`). What was seen is kept in the cache folder, in `histories/` and, with
-the seconds of each fence, in `fence-times.json`. A node that is gone is not among the faults: the local cluster has one.
+CACHESCOPE_FAULT_TIMES repeats every fault (20 in `make soak`); those that take long are tried only then. The histories are kept in
+the cache folder, in `histories/`, and the seconds of each fence in `fence-times.json`. Not here: a node that is gone, as the local
+cluster has one; a wall clock that is off, see tests/unit/test_wall_clock.py; an operator that is killed at each step of a rollback,
+see tests/integration/test_operator_faults.py.
 """
 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 
 import pytest
@@ -15,11 +16,10 @@ import pytest
 from e2e.faults import of_control_plane, of_objects, of_processes, site
 from e2e.faults.scene import drained, held, playing
 from e2e.faults.site import Site
-from e2e.faults.table import FAULTS
+from e2e.faults.table import FAULTS, TIMES
 from e2e.stack import outage
 from e2e.stack.paths import CACHE
 
-TIMES = int(os.environ.get("CACHESCOPE_FAULT_TIMES", "1"))
 MODULES = (of_processes, of_objects, of_control_plane)  # they fill the table
 
 pytestmark = pytest.mark.skipif(not outage.possible(), reason="the node's processes are no processes of this machine")

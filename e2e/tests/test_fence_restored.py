@@ -18,6 +18,7 @@ from e2e.faults.of_control_plane import lineage
 from e2e.faults.of_processes import patch
 from e2e.faults.scene import denial_of, is_true, rollback_of
 from e2e.faults.site import POOL, TENANTS, Site
+from e2e.faults.table import TIMES
 from e2e.stack import kubectl, outage, stub_answers
 from e2e.stack.install import GATEWAY_PODS, OPERATOR_PODS
 from e2e.stack.tenancy import API_VERSION
@@ -26,7 +27,10 @@ from e2e.stack.waiting import until
 TRIES = 10
 RESTART_SECONDS = 240
 
-pytestmark = pytest.mark.skipif(not outage.possible(), reason="the cluster's etcd is no process of this machine")
+pytestmark = [
+    pytest.mark.skipif(not outage.possible(), reason="the cluster's etcd is no process of this machine"),
+    pytest.mark.skipif(TIMES == 1, reason="it takes minutes; set CACHESCOPE_FAULT_TIMES"),
+]
 
 
 @pytest.fixture(scope="session")

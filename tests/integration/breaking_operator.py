@@ -44,9 +44,15 @@ class ForkedOperator(Operator):
         self.child = _CONTEXT.Process(target=_operate, args=(namespace, self.port, identity, str(log), str(self.fuse)), daemon=True)
         self.child.start()
 
-    def arm(self, number: int, when: When) -> None:
-        """End the process at its so many-th write from now on."""
-        self.fuse.write_text(f"{number} {when}")
+    def arm(self, number: int, when: When, *, events: bool) -> None:
+        """End the process at its so many-th write from now on.
+
+        Args:
+            number: Of the write, from 1.
+            when: Before it is sent, or after it was committed.
+            events: Whether Events count as writes.
+        """
+        self.fuse.write_text(f"{number} {when} {int(events)}")
 
     def disarm(self) -> None:
         """Let it live."""
@@ -99,7 +105,9 @@ def _put_in(fuse: Path) -> None:
     async def fused(rest: Rest, method: str, path: str, **options: Any) -> Any:
         if method == "GET" or "coordination.k8s.io" in path or not (armed := _armed(fuse)):
             return await send(rest, method, path, **options)
-        number, when = armed.split()
+        number, when, events = armed.split()
+        if events == "0" and "/events" in path:
+            return await send(rest, method, path, **options)
         mine = next(sent) == int(number)
         _note(fuse, f"{method} {path.partition('namespaces/')[2].partition('/')[2]}")
         if mine and when == "before":

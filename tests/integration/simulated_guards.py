@@ -283,7 +283,8 @@ async def alive(*processes: Simulated, seconds: float = 30) -> AsyncIterator[Non
             item.switches.closes.set()
         for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        async with asyncio.timeout(seconds):
+            await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _no_engine() -> EngineDigests:

@@ -259,9 +259,11 @@ async def test_an_operator_that_is_killed_at_any_write_of_a_rollback_leaves_one_
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, turn: int
 ) -> None:
     monkeypatch.setenv("KUBECONFIG", str(KUBECONFIG))
-    steps: Iterator[Step] = iter([Step(number, when) for number in range(1, MOST_WRITES) for when in _whens(number, turn)])
+    steps: Iterator[Step] = iter(
+        [Step(number, when, turn > 0) for number in range(1, MOST_WRITES) for when in _whens(number, turn)]
+    )
     killed: list[Step] = []
-    await asyncio.gather(*(_kill_at(tmp_path / str(lane), steps, killed) for lane in range(LANES)))
+    await asyncio.gather(*(_kill_at(folder, steps, killed) for folder in _folders(tmp_path)))
     assert len(killed) >= 4, "the fuse ends nothing"
     assert next(steps, None) is not None, f"a rollback takes {MOST_WRITES} writes; look for a loop"
 
@@ -294,15 +296,15 @@ async def test_an_old_leader_that_was_paused_and_goes_on_changes_nothing(
 
 @dataclass(frozen=True)
 class Step:
-    """A write of a rollback at which the operator is killed."""
+    """A write of a rollback at which the operator is killed; Events count where somebody has the time."""
 
     number: int
     when: When
+    events: bool
 
 
 async def _kill_at(folder: Path, steps: Iterator[Step], killed: list[Step]) -> None:
     """Take the next step, in an installation of its own, until a rollback needs fewer writes."""
-    folder.mkdir()
     async with _installed(folder) as (stage, home, first):
         guards, operator = [SimulatedGuard(home) for _ in range(2)], first
         async with alive(*guards):
@@ -321,7 +323,7 @@ async def _killed_at(
     name = f"killed-{step.number}-{step.when}-{secrets.token_hex(2)}"
     await _quiet(operator)
     async with Advance(stage):
-        operator.arm(step.number, step.when)
+        operator.arm(step.number, step.when, events=step.events)
         await stage.roll_back(name)
 
         async def over() -> bool:
@@ -349,6 +351,14 @@ async def _quiet(operator: ForkedOperator) -> None:
         looks = looks + 1 if done == before else 0
         await asyncio.sleep(0.15)
     assert operator.child.is_alive() or operator.blown, operator.log.read_text()[-4000:]
+
+
+def _folders(folder: Path) -> list[Path]:
+    """One for each lane."""
+    made = [folder / str(lane) for lane in range(LANES)]
+    for item in made:
+        item.mkdir()
+    return made
 
 
 def _whens(number: int, turn: int) -> tuple[When, ...]:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.model.checker import Outcome, Variant, check
-from tests.model.variants import BREAK, HOLD, JOINED
+from tests.model.variants import BREAK, DEEPER, HOLD
 
 
 def show(variant: Variant, outcome: Outcome) -> None:
@@ -33,8 +33,8 @@ def test_without_the_rule_the_property_is_broken(variant: Variant, tmp_path: Pat
     assert outcome.broken == variant.breaks, outcome.report
 
 
-def test_in_the_joined_model_no_counterexample_is_found_in_a_minute(tmp_path: Path) -> None:
-    outcome = check(JOINED, tmp_path)
-    show(JOINED, outcome)
+def test_with_twice_the_rounds_a_minute_finds_no_counterexample(tmp_path: Path) -> None:
+    outcome = check(DEEPER, tmp_path)
+    show(DEEPER, outcome)
     assert outcome.broken == "", outcome.events
     assert "errors: 0" in outcome.report

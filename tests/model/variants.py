@@ -16,11 +16,13 @@ HOLD = (
     Variant("lease", ("ATTEMPTS=2", "BUMPS=2")),
     Variant("authorization"),
     Variant("authorization", ("ON_LOSS_DENY",)),
+    Variant("authorization", ("RESTARTS=1", "ROUNDS=2")),
     Variant("ledger"),
     Variant("restore"),
     Variant("policy"),
     Variant("progress", search=Search.CYCLES),
     Variant("progress", ("ENGINE_STUCK",), search=Search.CYCLES),
+    Variant("joined", search=Search.EVERY_HASH),
 )
 """Every state is searched, and every property holds."""
 
@@ -53,6 +55,7 @@ BREAK = (
     _broken("authorization", "NO_AGE_WAIT", USED, "ROUNDS=2"),
     _broken("authorization", "NO_FRESH_WAIT", USED, "ROUNDS=2"),
     _broken("authorization", "LEASELESS_GUARD_IGNORED", ACCEPTED, "ROUNDS=2"),
+    _broken("authorization", "SHORT_SETTLING", USED, "ROUNDS=2", "RESTARTS=1"),
     _broken("ledger", "DROP_BEFORE_HEAD", FALLS),
     _broken("ledger", "DROP_BEFORE_FENCE", ACCEPTED),
     _broken("ledger", "ID_DONE_IN_SHARD", USED),
@@ -66,8 +69,10 @@ BREAK = (
     _broken("policy", "ISSUES_UNLOADED", ACCEPTED),
     Variant("progress", ("EXACT_HEAD_ONLY",), CYCLE, Search.CYCLES),
     Variant("progress", ("ENGINE_STUCK", "ROUNDS_GO_ON"), CYCLE, Search.CYCLES),
+    _broken("joined", "NO_FORK_CHECK", ADMITTED),
+    _broken("joined", "LINEAGE_TAKEN_WHOLE", ADMITTED),
 )
 """Each has a counterexample."""
 
-JOINED = Variant("joined", search=Search.PART)
+DEEPER = Variant("joined", ("ROUNDS=8",), search=Search.A_MINUTE)
 """Too large for every state."""

@@ -152,6 +152,14 @@ def test_a_shard_that_gets_full_raises_the_base_first_and_drops_entries_only_whe
     assert folded(done, fenced_base=Epoch(9)) == done
 
 
+def test_a_base_that_another_shard_raised_drops_entries_together_with_their_own_base() -> None:
+    plain = state_of({RED: Floor(Epoch(2))})
+    raised = replace(plain, head=advanced(plain.head, base=Epoch(2)))
+    done = folded(raised, fenced_base=Epoch(2)).shards[SHARD_A]
+    assert (done.floors, done.base) == ({}, 2)
+    assert followed_shard(raised.head, SHARD_A, plain.shards[SHARD_A], done) is done
+
+
 def test_folding_reaches_its_aim_by_the_lowest_base_that_does() -> None:
     floors = many(400, Floor(Epoch(2))) | many(400, Floor(Epoch(9)), start=400)
     raised = decided(state_of(floors)).state
@@ -193,6 +201,7 @@ def test_a_gateway_keeps_its_shard_until_the_head_names_the_new_lineage() -> Non
     assert followed_shard(old.head, SHARD_A, old.shards[SHARD_A], newer) is old.shards[SHARD_A]
     assert Authorization(old.head, {SHARD_A: newer}).behind == (SHARD_A,)
     head = announced(old.head, {SHARD_A: newer}, {})
+    assert head.changed == {RED: head.sequence}, "all of it is announced again"
     assert followed_shard(head, SHARD_A, old.shards[SHARD_A], newer) is newer
     assert Authorization(head, {SHARD_A: newer}).behind == ()
     with pytest.raises(LedgerFork):

@@ -118,8 +118,10 @@ class Fences:
     async def run(self) -> None:
         """Look at fences until cancelled."""
         while True:
+            # Not `wait_for`: before Python 3.12 it loses a cancellation that comes together with what it waits for.
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._wake.wait(), LOOK_SECONDS if self._open() else None)
+                async with asyncio.timeout(LOOK_SECONDS if self._open() else None):
+                    await self._wake.wait()
             self._wake.clear()
             started = time.monotonic()
             with contextlib.suppress(ClusterError):  # the next look comes soon

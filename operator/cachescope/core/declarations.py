@@ -20,6 +20,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from cachescope.core.epochs import FIRST_EPOCH, MAX_EPOCH, EpochRollback
 from cachescope.core.frames import frame
@@ -131,6 +132,7 @@ class Raised:
     given: Mapping[str, Epoch]
 
 
+@lru_cache(maxsize=4096)
 def incident_key(target: TargetName, incident: str) -> str:
     """Under which the epoch of an incident is kept. Its beginning is that of its target: see `of_target`."""
     whole = hashlib.sha256(frame("cachescope/incident/v2", target, incident)).hexdigest()

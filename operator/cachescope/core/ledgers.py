@@ -218,11 +218,15 @@ class Ledger:
 
     def floor(self, target: TargetName) -> Floor:
         """What stands for a target; below the base nothing drains."""
-        return self.floors.get(target, Floor(self.base)).joined(Floor(self.base, self.base))
+        found, base = self.floors.get(target), Floor(self.base, self.base)
+        if found is None or (found.epoch >= self.base and found.abort_below >= self.base):
+            return found or base
+        return found.joined(base)
 
     def epoch(self, target: TargetName) -> Epoch:
         """The epoch that stands for a target."""
-        return self.floor(target).epoch
+        found = self.floors.get(target)
+        return self.base if found is None else max(found.epoch, self.base)
 
     def below(self, vector: EpochVector) -> tuple[TargetName, ...]:
         """Targets of a vector that fell behind: what carries them must not be used."""
