@@ -34,6 +34,9 @@ from cachescope.leases.ports import LostAnswer, Stored
 from cachescope.leases.rounds import Rounds
 
 
+GROUP = 40
+
+
 @dataclass(frozen=True)
 class Home:
     """Where processes live.
@@ -269,12 +272,20 @@ Simulated = SimulatedGuard | SimulatedGateway
 
 @asynccontextmanager
 async def alive(*processes: Simulated, seconds: float = 30) -> AsyncIterator[None]:
-    """Processes with rights; at the end they say that they ended, if they can."""
-    tasks = [asyncio.create_task(item.run()) for item in processes]
+    """Processes with rights; at the end they say that they ended, if they can.
+
+    Args:
+        *processes: They begin in small groups, as pods of a rollout do.
+        seconds: For all to begin, and for all to end.
+    """
+    tasks: list[asyncio.Task[None]] = []
     try:
         async with asyncio.timeout(seconds):
-            while not all(item.left_ms for item in processes):  # noqa: ASYNC110 - a right has no event for tests
-                await asyncio.sleep(0.05)
+            for first in range(0, len(processes), GROUP):
+                group = processes[first : first + GROUP]
+                tasks += [asyncio.create_task(item.run()) for item in group]
+                while not all(item.left_ms for item in group):  # noqa: ASYNC110 - a right has no event for tests
+                    await asyncio.sleep(0.05)
         yield
     finally:
         for item in processes:

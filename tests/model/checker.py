@@ -22,7 +22,8 @@ from e2e.cluster.errors import ClusterSetupError
 from e2e.stack.paths import ROOT
 
 MODELS = ROOT / "docs" / "model"
-VERSION = "6.5.2+dfsg-1"
+RELEASE = "6.5.2"
+VERSION = f"{RELEASE}+dfsg-1"
 CHECKSUM = "55452ba139bae09a165363fdee18fe496913b4ae441d122280fbcbb48556502f"
 MEGABYTES = 900
 """Memory of one search; two run at once."""
@@ -88,6 +89,9 @@ def spin() -> str:
     Raises:
         ClusterSetupError: It cannot be fetched here.
     """
+    own = shutil.which("spin")
+    if own and RELEASE in run([own, "-V"]):
+        return own
     program = layout.from_environment().bin / f"spin-{VERSION}"
     if not program.exists():
         _fetch(program)
@@ -95,11 +99,6 @@ def spin() -> str:
 
 
 def _fetch(program: Path) -> None:
-    own = shutil.which("spin")
-    if own and "Version 6.5.2" in run([own, "-V"]):
-        program.parent.mkdir(parents=True, exist_ok=True)
-        program.symlink_to(own)
-        return
     folder = layout.from_environment().downloads / f"spin-{os.getpid()}"
     folder.mkdir(parents=True, exist_ok=True)
     try:
@@ -123,7 +122,7 @@ def _unpack(package: Path, folder: Path, program: Path) -> None:
     if hashlib.sha256(package.read_bytes()).hexdigest() != CHECKSUM:
         raise ClusterSetupError(
             f"{package.name} is not the package that is pinned",
-            remedy="on another architecture than amd64 install spin 6.5.2 yourself: one on the PATH is used.",
+            remedy=f"on another architecture than amd64 install spin {RELEASE} yourself: one on the PATH is used.",
         )
     run(["dpkg", "-x", str(package), str(folder / "root")])
     program.parent.mkdir(parents=True, exist_ok=True)

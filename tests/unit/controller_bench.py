@@ -141,7 +141,7 @@ class Bench:
         )
         self.pools, self.tenants, self.scopes = (
             Pools(self.site),
-            Tenants(self.site, now=lambda: self.now, clock=lambda: self.now),
+            Tenants(self.site, ["ns"], now=lambda: self.now, clock=lambda: self.now),
             Scopes(self.site),
         )
         self.store.listen(self.tenants.hear)

@@ -11,7 +11,7 @@ from cachescope.controller.identities import RESERVED_SECONDS
 from cachescope.controller.store import Key
 from cachescope.core.errors import ClusterError
 from cachescope.core.labels import API_KEYS_LABEL
-from tests.unit.controller_bench import POOL, PROVIDER, Bench, tenant
+from tests.unit.controller_bench import POOL, PROVIDER, Bench, epoch, tenant
 
 SALES = {"provider": "corp", "audience": "llm", "claims": {"team": "sales"}}
 
@@ -240,3 +240,33 @@ async def test_a_scope_says_what_it_names_and_does_not_exist(bench: Bench) -> No
     await bench.scopes.reconcile(Key("CacheScope", "ns", "s"), 0)
     assert bench.condition("CacheScope", "s", "Accepted") == ("True", "Accepted")
     assert bench.found("CacheScope", "s")["status"]["effectiveClass"] == "Principal"
+
+
+async def test_a_denied_tenant_that_is_made_anew_holds_nothing_before_it_is_denied_again() -> None:
+    bench = Bench()
+    await bench.start()
+    red = tenant("red", jwt=[SALES])
+    bench.declare(red)
+    bench.declare(POOL)
+    denial = {"target": {"kind": "Tenant", "name": "red"}, "incident": {"id": "leak-1"}, "deny": True}
+    await bench.tenants.reconcile(key("red"), 0)
+    assert bench.found("Tenant", "red")["status"]["accepted"], "nobody denies it yet"
+    bench.declare(epoch("e", **denial))
+    await denied(bench)
+    await bench.tenants.reconcile(key("red"), 0)
+    assert bench.found("Tenant", "red")["status"]["accepted"], "what it holds stays its own: gateways refuse it"
+    bench.remove("Tenant", "red")
+    bench.declare({**red, "metadata": {**red["metadata"], "uid": "tenant-uid-anew", "generation": 0}})
+    await bench.tenants.reconcile(key("red"), 0)
+    assert not bench.found("Tenant", "red").get("status"), "its present UID is denied nowhere"
+    await denied(bench)
+    await bench.tenants.reconcile(key("red"), 0)
+    assert bench.found("Tenant", "red")["status"]["accepted"]
+
+
+async def denied(bench: Bench) -> None:
+    """What is declared stands, and everybody who could not be seen has ended."""
+    await bench.authorize()
+    await bench.authorize()
+    bench.now += 10_000
+    await bench.tell()

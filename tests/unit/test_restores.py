@@ -26,7 +26,7 @@ FORKED = advanced(FIRST, floors={POOL: Floor(Epoch(2), Epoch(2))})
 
 
 def witness(ledger: Ledger) -> Ledger:
-    return replace(ledger, history=(), incidents={})
+    return replace(ledger, history=())
 
 
 def deny(target: TargetName, incident: str = "i") -> Declaration:

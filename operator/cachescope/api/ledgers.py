@@ -61,7 +61,7 @@ class EpochLedgerSpec(Strict):
     lineage: Lineage
     sequence: int = Field(ge=1, le=MAX_EPOCH, description="Number of the change.")
     previous_digest: str = Field(max_length=71, description="Digest of the state before; empty for the first of a lineage.")
-    digest: str = Field(pattern=DIGEST, max_length=71, description="Of everything here but history, incidents and mac.")
+    digest: str = Field(pattern=DIGEST, max_length=71, description="Of everything here but history and mac.")
     mac: Seal
     history: tuple[Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{32}$", max_length=32)], ...] = Field(
         min_length=1, max_length=256, description="Beginnings of the digests of the last states, this one last."

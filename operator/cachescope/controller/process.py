@@ -103,7 +103,7 @@ class Process:
     async def _run(self) -> None:
         async with self.rest:
             site = self._installation()
-            tenants = Tenants(site)
+            tenants = Tenants(site, self._rulers)
             for listener in (tenants.hear, self._leases.hear, self._dispatch.hear):
                 self.store.listen(listener)
             await self._load()

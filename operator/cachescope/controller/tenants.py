@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from cachescope.api.conditions import ConditionType, Reason
@@ -20,12 +21,17 @@ from cachescope.controller.identities import Acceptance, Claimants, claimant_of
 from cachescope.controller.installation import Installation
 from cachescope.controller.store import Key
 from cachescope.controller.tenant_secrets import TenantSecrets
+from cachescope.controller.unfenced_denials import unfenced_denials
 from cachescope.controller.verdicts import Verdict, accepted_spec, report
 from cachescope.core.errors import ClusterError, SpecError
 from cachescope.core.labels import API_KEYS_LABEL
 from cachescope.kube.kinds import collection_of
 from cachescope.kube.rest import Document, NotFoundError
 
+log = logging.getLogger(__name__)
+
+DENIED_SECONDS: Final = 0.5
+"""After which it is looked again whether what denies a new tenant is fenced."""
 AT_ONCE: Final = 4
 """Tenants that are decided before others get their turn."""
 SHOWN_CHARACTERS: Final = 300
@@ -36,14 +42,21 @@ class Tenants:
 
     Args:
         site: The installation.
+        rulers: Namespaces whose authorization ledgers hold for the tenants of all.
         now: Seconds since 1970.
         clock: Seconds of a clock that only rises.
     """
 
     def __init__(
-        self, site: Installation, *, now: Callable[[], float] = time.time, clock: Callable[[], float] = time.monotonic
+        self,
+        site: Installation,
+        rulers: Sequence[str] = (),
+        *,
+        now: Callable[[], float] = time.time,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._site = site
+        self._rulers = rulers
         self._now = now
         self._claimants = Claimants(site.settings.identity_providers, clock=clock)
         self._secrets = TenantSecrets(site.rest, site.store, clock=clock, again=site.again)
@@ -87,6 +100,9 @@ class Tenants:
             tenant = parse(Tenant, document, f"Tenant {key.name}")
         except SpecError:
             return  # it changed meanwhile, which brings it here again
+        if self._denied(key, document):
+            self._site.again(key, DENIED_SECONDS)
+            return
         found = self._claimants.acceptance(_owner(key), max(int(self._now() * 1000), self._claimants.latest + 1))
         if (seconds := self._claimants.waits(_owner(key))) is not None:
             self._site.again(key, seconds)
@@ -99,6 +115,18 @@ class Tenants:
                 self._unsure.discard(key)  # an answer: nothing was written
             raise
         self._unsure.discard(key)
+
+    def _denied(self, key: Key, document: Document) -> bool:
+        """Whether a tenant that holds nothing has to wait: what it holds already is refused by gateways, and stays its own."""
+        if (document.get("status") or {}).get("accepted"):
+            return False
+        site = self._site
+        open_ones = unfenced_denials(
+            site.store, site.keys.targets, self._rulers, tenant=key, outcomes=site.outcomes, fences=site.fences
+        )
+        if open_ones:
+            log.info("tenant waits until it is denied", extra={"namespace": key.namespace, "tenant": key.name, "by": open_ones})
+        return bool(open_ones)
 
     async def _settle(self) -> None:
         """Read back what was written when the answer was lost."""

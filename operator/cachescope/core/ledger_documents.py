@@ -62,7 +62,7 @@ def _parsed(spec: Mapping[str, Any]) -> Ledger:
         confirmed=_integer(spec["confirmed"]),
         previous=_text(spec["previousDigest"]),
         history=tuple(map(_short_digest, spec.get("history", ()))),
-        incidents={_text(name): _epoch(value) for name, value in spec.get("incidents", {}).items()},
+        incidents={_text(name): _epoch(value) for name, value in spec["incidents"].items()},
     )
 
 

@@ -1,7 +1,7 @@
 """Seals: the MAC by which the operator knows a ledger, or the copy of one in a lease, as its own.
 
 The key is the operator's alone; guards and gateways cannot make one, and need none: they believe what they read by quorum. The MAC
-covers the digest, so that a copy without history and incidents (a *witness*) can be verified as well.
+covers the digest, so that a copy without history (a *witness*) can be verified as well.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def sealed(keys: KeyRing, place: Place, ledger: Ledger) -> dict[str, Any]:
 
 def witness(spec: Mapping[str, Any]) -> dict[str, Any]:
     """The copy of a ledger that a process publishes: its content, its digest and its MAC."""
-    return {name: value for name, value in spec.items() if name not in {"history", "incidents"}}
+    return {name: value for name, value in spec.items() if name != "history"}
 
 
 def verified(keys: KeyRing, place: Place, spec: Any) -> Ledger:  # noqa: ANN401 - the parser is where untyped JSON ends

@@ -8,8 +8,8 @@ first two (the *heads*); gateways read shards too.
 Rules:
 
 - within a lineage nothing falls: every field is merged by its maximum, and what is written is at least what was read;
-- a state is named by its `Mark`: lineage, sequence, and the digest of its content. The digest covers everything but the incidents
-  that were counted, the digests of earlier states, and the MAC;
+- a state is named by its `Mark`: lineage, sequence, and the digest of its content. The digest covers everything but the digests of
+  earlier states and the MAC; incidents are in it, since after a restore another one may be given the number of one that was lost;
 - the ledger lists the digests of its last states, so that whoever holds one of them can be told apart from one who holds a state
   that this history never had: that is a fork, and only a restore makes one.
 
@@ -172,7 +172,7 @@ class Ledger:
         confirmed: How many of them somebody confirmed afterwards: until then all requests are refused.
         previous: Digest of the state before; empty for the first of a lineage.
         history: Short digests of the last states, this one last. Not part of the content.
-        incidents: The epoch that each incident was given, by `incident_key`. Not part of the content.
+        incidents: The epoch that each incident was given, by `incident_key`.
     """
 
     role: Role
@@ -370,6 +370,7 @@ def content(ledger: Ledger) -> dict[str, Plain]:
         "policy": dict(sorted(ledger.policy.items())),
         "restored": ledger.restored,
         "confirmed": ledger.confirmed,
+        "incidents": dict(sorted(ledger.incidents.items())),
     }
 
 
@@ -379,7 +380,6 @@ def write_ledger(ledger: Ledger) -> dict[str, Any]:
         **content(ledger),
         "digest": ledger.digest,
         "history": list(ledger.history),
-        "incidents": dict(sorted(ledger.incidents.items())),
     }
 
 
