@@ -11,6 +11,8 @@ export PYTHONPATH := operator
 export CACHESCOPE_REGISTRY := $(REGISTRY)
 COMPILE = $(VENV)/bin/uv pip compile -q --system-certs --generate-hashes --no-header --no-annotate --python-version 3.11
 
+WITHOUT_FAULTS = --ignore-glob='*/test_fence_*' --ignore-glob='*/test_operator_faults.py'
+
 # One thing after the other: the targets share a cluster, a builder and two cores.
 .NOTPARALLEL:
 
@@ -36,15 +38,20 @@ unit: $(VENV)/ok ## Pure tests, without a network
 model: $(VENV)/ok ## The formal model of the fence, and every mutation of it that must be caught
 	$(RUN) -m pytest tests/model -q
 
-integration: cluster ## Real API server, real Envoy
+integration: cluster ## Real API server, real Envoy; faults of the fence are in `make faults`
 	@# No test here uses hypothesis; its plugin would import it at the very end, where CPython 3.11 can trip over kopf's garbage.
-	$(RUN) -m pytest tests/integration -q -p no:hypothesispytest
+	$(RUN) -m pytest tests/integration -q -p no:hypothesispytest $(WITHOUT_FAULTS)
 
-e2e: NAMES := operator gateway guard stub-engine vllm-cpu
-e2e: cluster images ## The real pool on the real cluster
-	$(RUN) -m pytest e2e/tests -q
+e2e: NAMES := operator gateway guard vllm-cpu
+e2e: cluster images ## The real pool on the real cluster; faults of the fence are in `make faults`
+	$(RUN) -m pytest e2e/tests -q $(WITHOUT_FAULTS)
 
-soak: NAMES := operator gateway guard stub-engine vllm-cpu
+faults: NAMES := operator gateway guard stub-engine vllm-cpu
+faults: cluster images ## Faults of the fence: each once, or CACHESCOPE_FAULT_TIMES times; they stop the cluster's own processes
+	$(RUN) -m pytest e2e/tests/test_fence_*.py -q
+	$(RUN) -m pytest tests/integration/test_operator_faults.py -q -p no:hypothesispytest
+
+soak: NAMES := operator gateway guard vllm-cpu
 soak: cluster images ## Five minutes of steady state with 20 pools: what did the operator write?
 	CACHESCOPE_SOAK_SECONDS=300 $(RUN) -m pytest e2e/tests/test_steady_state.py -q
 
@@ -89,4 +96,4 @@ $(VENV)/ok: requirements/dev.txt
 	$(VENV)/bin/pip install --quiet --require-hashes --no-deps -r requirements/dev.txt
 	touch $@
 
-.PHONY: help demo test checks unit model integration e2e soak bench cluster images down purge generate vectors lock
+.PHONY: help demo test checks unit model integration e2e faults soak bench cluster images down purge generate vectors lock
