@@ -247,7 +247,8 @@ class Operator:
         state = authorization_of(self.read)
         held = [reader.held.get(AUTHORIZATION_HEAD) for reader in world.readers]
         bases = [item.base for item in held if item is not None and item.lineage == state.head.lineage]
-        if len(bases) == len(held) and not state.lost:
+        restored = any(restores.is_restore(state.head, item) for item in world.witnesses(AUTHORIZATION_HEAD))
+        if len(bases) == len(held) and not state.lost and not restored:
             self._all(world, state, authorization_rules.folded(state, fenced_base=min(bases)), 99)
 
     def _one(self, world: World, name: str, after: Ledger) -> bool:

@@ -151,6 +151,7 @@ def test_a_ledger_knows_its_last_states_and_forgets_older_ones() -> None:
     assert [last.knows(state.mark) for state in states] == [False, False, *[True] * HISTORY]
     assert [last.forgot(state.mark) for state in states] == [True, True, *[False] * HISTORY]
     assert not states[3].knows(last.mark)
+    assert not last.forgot(replace(states[0].mark, lineage=Lineage(6, "1" * 32)))
     assert all(followed(state, last) is last for state in states)
 
 

@@ -17,7 +17,7 @@ from cachescope.core.pool_rules import first_ledger
 from cachescope.core.restores import covers, is_restore, merged, merged_authorization, said
 from cachescope.core.types import Epoch, TargetName
 
-POOL, RED, BLUE = TargetName("a" * 64), TargetName("b" * 64), TargetName("c" * 64)
+POOL, RED, BLUE, GREEN = (TargetName(digit * 64) for digit in "abcd")
 FRESH = Lineage(5, "5" * 32)
 FIRST = first_ledger(Lineage(10, "1" * 32))
 SECOND = advanced(FIRST, floors={POOL: Floor(Epoch(3), Epoch(3))})
@@ -112,7 +112,6 @@ def late(head: Ledger) -> Ledger:
     ("change", "sure"),
     [
         (witness, True),
-        (lambda head: replace(witness(head), reach=ONE.head.sequence), True),
         (late, False),
         (lambda head: replace(witness(head), lineage=Lineage(11, "9" * 32)), False),
     ],
@@ -124,20 +123,20 @@ def test_a_witness_that_does_not_reach_back_makes_everything_refused(change: Cal
     assert (found.unconfirmed, found.restored - found.confirmed) == (not sure, 0 if sure else 1)
 
 
-def test_after_a_change_under_the_old_sequence_a_witness_must_reach_as_far_as_the_head() -> None:
-    forked = after(ONE, policy="q")
-    for _ in range(3):
-        forked = after(forked, policy=f"q{forked.head.sequence}")
-    assert covers(forked.head, witness(TWO.head)), "it lists everything since the lineage began"
-    assert not covers(forked.head, replace(witness(TWO.head), reach=ONE.head.sequence))
+def test_a_head_and_a_witness_share_what_both_list_and_the_witness_must_reach_beyond_it() -> None:
+    newest = witness(after(TWO, deny(GREEN)).head)
+    assert covers(TWO.head, replace(newest, reach=TWO.head.sequence - 1))
+    assert not covers(TWO.head, replace(newest, reach=TWO.head.sequence))
+    again = witness(after(TWO, deny(BLUE, "j")).head)
+    assert not covers(TWO.head, replace(again, reach=TWO.head.sequence - 1)), "what it lists of BLUE is a later change"
 
 
-def test_a_change_of_somebody_else_under_the_old_sequence_is_no_common_past() -> None:
-    forked = after(ONE, deny(TargetName("d" * 64)))
-    newest = after(after(TWO, policy="x"), policy="y").head
-    assert forked.head.sequence < newest.sequence
-    assert not covers(forked.head, replace(witness(newest), reach=ONE.head.sequence))
-    assert covers(ONE.head, replace(witness(newest), reach=ONE.head.sequence))
+@pytest.mark.parametrize("asked", [(), (deny(GREEN),)])
+def test_what_a_head_did_after_it_was_put_back_is_no_common_past(asked: tuple[Declaration, ...]) -> None:
+    forked = after(after(after(ONE, *asked, policy="q"), policy="r"), policy="s").head
+    assert forked.sequence > TWO.head.sequence
+    assert covers(forked, witness(TWO.head)), "it lists everything since the lineage began"
+    assert not covers(forked, replace(witness(TWO.head), reach=ONE.head.sequence))
 
 
 def test_what_cannot_be_verified_is_a_doubt_and_what_the_operator_remembers_is_none() -> None:

@@ -26,6 +26,7 @@ from dataclasses import dataclass, field, replace
 from cachescope.core.declarations import NAMESPACE, Declaration, Hold, Postponed, Raised, by_target, of_target, raised
 from cachescope.core.ledgers import (
     AUTHORIZATION_HEAD,
+    BIRTH_REACH,
     FIRST_BASE,
     Floor,
     Ledger,
@@ -98,7 +99,7 @@ class AuthorizationDecision:
 
 def first_head(lineage: Lineage) -> Ledger:
     """The head of a namespace that never had one. Its generation is to be the seconds since 1970."""
-    return Ledger(Role.AUTHORIZATION, lineage, 1, base=FIRST_BASE, reach=1)
+    return Ledger(Role.AUTHORIZATION, lineage, 1, base=FIRST_BASE, reach=BIRTH_REACH)
 
 
 def decide(

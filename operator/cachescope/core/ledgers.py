@@ -34,6 +34,9 @@ AUTHORIZATION_HEAD = "authorization.head"
 FIRST_BASE = Epoch(1)
 """Where every epoch begins."""
 
+BIRTH_REACH = 1
+"""Where the list of an authorization head begins in a new lineage: with all that changed since its first state."""
+
 HISTORY = 256
 """Digests of earlier states that a ledger lists."""
 
@@ -320,7 +323,7 @@ def reborn(ledger: Ledger, lineage: Lineage, **changes: Any) -> Ledger:  # noqa:
     """
     if lineage.generation <= ledger.lineage.generation:
         raise ValueError(f"lineage {lineage.generation} does not come after {ledger.lineage.generation}; number it higher")
-    recent = {"floors": {}, "changed": {}, "reach": 1} if ledger.role is Role.AUTHORIZATION else {}
+    recent = {"floors": {}, "changed": {}, "reach": BIRTH_REACH} if ledger.role is Role.AUTHORIZATION else {}
     return replace(ledger, **{"lineage": lineage, "sequence": 1, "previous": "", "history": (), **recent, **changes})
 
 

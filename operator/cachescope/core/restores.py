@@ -25,7 +25,7 @@ from cachescope.core.authorization_rules import Authorization
 from cachescope.core.declarations import NAMESPACE, Restoration, incident_key
 from cachescope.core.epochs import MAX_EPOCH
 from cachescope.core.errors import SpecError
-from cachescope.core.ledgers import Flags, Floor, Ledger, Lineage, Role, advanced, fell, reborn, shard_name
+from cachescope.core.ledgers import BIRTH_REACH, Flags, Floor, Ledger, Lineage, Role, advanced, fell, reborn, shard_name
 from cachescope.core.types import Epoch, TargetName
 
 
@@ -39,14 +39,17 @@ def is_restore(ledger: Ledger, witness: Ledger) -> bool:
 def covers(head: Ledger, witness: Ledger) -> bool:
     """Whether a witness lists every change of authorization since a head was stored.
 
-    What the head lists, the witness must have seen, or the head went on after it was put back. Then only a witness that reaches
-    as far back as the head itself is sure to know what was lost.
+    The head may have gone on after it was put back, so that its own sequence says nothing. It shares a past with the witness as far
+    as both list the same change of a target; a witness that reaches back to before such a change lists all that followed it.
     """
     if witness.lineage != head.lineage:
         return False
-    newest = max(head.changed.values(), default=head.reach)
-    seen = all(witness.changed.get(target, 0) >= at for target, at in head.changed.items() if at > witness.reach)
-    return witness.reach <= (newest if seen and witness.sequence > head.sequence else head.reach)
+    shared = (at for target, at in head.changed.items() if _same_change(target, head, witness))
+    return witness.reach < max(shared, default=BIRTH_REACH + 1)
+
+
+def _same_change(target: TargetName, one: Ledger, other: Ledger) -> bool:
+    return one.changed[target] == other.changed.get(target) and one.floors.get(target) == other.floors.get(target)
 
 
 def merged(ledger: Ledger, witnesses: Iterable[Ledger], *, fresh: Lineage) -> Ledger:
