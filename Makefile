@@ -36,7 +36,7 @@ unit: $(VENV)/ok ## Pure tests, without a network
 	$(RUN) -m pytest tests/unit -q -n auto
 
 model: $(VENV)/ok ## The formal model of the fence, and every mutation of it that must be caught
-	$(RUN) -m pytest tests/model -q
+	$(RUN) -m pytest tests/model -q -n 2 -p no:hypothesispytest
 
 integration: cluster ## Real API server, real Envoy; faults of the fence are in `make faults`
 	@# No test here uses hypothesis; its plugin would import it at the very end, where CPython 3.11 can trip over kopf's garbage.

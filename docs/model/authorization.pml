@@ -138,7 +138,8 @@ proctype Guard() {
         NOT_REVOKED(permit); /* no revoked authorization is accepted */
         inFlight.epoch = permit.epoch; inFlight.fresh = permit.fresh; inFlight.left = LASTS(FRESH); CLEAR_REQUEST(permit) }
     :: d_step { inFlight.epoch != NONE && inFlight.epoch >= guard.applied && MAY_HAND_OVER ->
-        printf("guard: hands a message of %d over\n", inFlight.epoch); NOT_REVOKED(inFlight) /* no revoked authorization is used */ }
+        printf("guard: hands a message of %d over\n", inFlight.epoch);
+        NOT_REVOKED(inFlight) /* no revoked authorization is used */ }
     :: d_step { inFlight.epoch != NONE -> CLEAR_REQUEST(inFlight) }
     od
 }

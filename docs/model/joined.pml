@@ -2,13 +2,13 @@
  * All together: two guards, one gateway, one operator with a failover, two changes of the ledger, one restore of etcd.
  *
  * There are two floors, x and y, and two changes, each of which raises one from 0 to 1. etcd can be restored once, to the
- * time before both and before all leases; the operator starts anew with it. Property: after the fence of a floor nothing below it is admitted, and no
- * message of anything below it is handed over. What was fenced before a restore holds for the guards that knew of it, and
- * for all once it is fenced anew: nobody else can know before the restore is detected.
+ * time before both and before all leases; the operator starts anew with it. Property: after the fence of a floor nothing
+ * below it is admitted, and no message of anything below it is handed over. What was fenced before a restore holds for
+ * the guards that knew of it, and for all once it is fenced anew: nobody else can know before the restore is detected.
  *
  * The parts are finer in the other models. Here a write is committed at once, what is read is applied at once, requests
  * are always aborted, and the operator sees everything at once, which is the worst that it can do. All permits are
- * `Fresh`, since a salted one is issued and accepted in fewer states. In exchange, nothing bounds the number of rounds.
+ * `Fresh`, since a salted one is issued and accepted in fewer states.
  */
 
 #ifndef ROUNDS

@@ -33,7 +33,6 @@ from cachescope.leases.clock import process_clock
 from cachescope.leases.ports import LostAnswer, Stored
 from cachescope.leases.rounds import Rounds
 
-
 GROUP = 40
 
 

@@ -137,6 +137,9 @@ def test_what_a_head_did_after_it_was_put_back_is_no_common_past(asked: tuple[De
     assert forked.sequence > TWO.head.sequence
     assert covers(forked, witness(TWO.head)), "it lists everything since the lineage began"
     assert not covers(forked, replace(witness(TWO.head), reach=ONE.head.sequence))
+    replayed = after(after(ONE, policy="q"), deny(BLUE), policy="q").head
+    assert replayed.floors[BLUE] == TWO.head.floors[BLUE]
+    assert not covers(replayed, replace(witness(TWO.head), reach=ONE.head.sequence))
 
 
 def test_what_cannot_be_verified_is_a_doubt_and_what_the_operator_remembers_is_none() -> None:

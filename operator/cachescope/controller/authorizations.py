@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from cachescope.api.epochs import CacheEpoch
 from cachescope.controller.declared_epochs import Declared, of_people, of_restores, version_of
@@ -29,7 +29,7 @@ from cachescope.core.authorization_rules import (
 )
 from cachescope.core.declarations import Restoration
 from cachescope.core.errors import ClusterError, SpecError
-from cachescope.core.ledgers import AUTHORIZATION_HEAD, Ledger, authorization_key, is_shard, shard_name
+from cachescope.core.ledgers import AUTHORIZATION_HEAD, Ledger, Lineage, authorization_key, is_shard, shard_name
 from cachescope.core.restores import is_restore, merged_authorization, said
 from cachescope.core.types import Digest, Epoch
 from cachescope.kube.rest import ConflictError
@@ -197,13 +197,13 @@ class Authorizations:
         if state is None and not witnesses and known is None and not read.doubt and not self.site.leases.generation(place.key):
             return Authorization(first_head(fresh), {}), "it is the first"
         doubt = read.doubt or self._unverifiable(place, state)
-        if state is None or doubt or state.behind or any(is_restore(state.head, item) for item in witnesses):
+        if state is None or doubt or state.lost or any(is_restore(state.head, item) for item in witnesses):
             base = state or known or Authorization(first_head(fresh), {})
             after = merged_authorization(base, witnesses, fresh=fresh, known=known, doubt=bool(doubt))
             return after, doubt or "an older ledger was put back, or deleted"
-        head = said(state.head, [item for _, item in asked.restores], fresh=fresh)
-        if head is not state.head:
-            return Authorization(head, state.shards), "somebody said that the cluster was restored, or confirmed it"
+        after = _said(state, [item for _, item in asked.restores], fresh)
+        if after.head is not state.head:
+            return after, "somebody said that the cluster was restored, or confirmed it"
         after = compacted(state, [item.declaration for item in asked.declared], fresh=fresh)
         return (after, "it was full of what nobody declares any more") if writes(state, after) else None
 
@@ -256,6 +256,16 @@ class Authorizations:
         found = {item["metadata"]["name"] for item in self.site.store.all("EpochLedger", place.namespace)}
         declared = {shard_name(item.declaration.target) for item in self._asked(place.namespace).declared}
         return {name for name in found if is_shard(name)} | declared | set(head.shards if head else ())
+
+
+def _said(state: Authorization, asked: Sequence[Restoration], fresh: Lineage) -> Authorization:
+    """The ledgers once people said that the cluster was restored; with the head every shard goes on in a new lineage."""
+    head = said(state.head, asked, fresh=fresh)
+    if head.lineage == state.head.lineage:
+        return Authorization(head, state.shards)
+    shards = {name: said(shard, asked, fresh=fresh) for name, shard in state.shards.items()}
+    marks = {**head.shards, **{name: shard.mark for name, shard in shards.items()}}
+    return Authorization(replace(head, shards=marks, history=()), shards)
 
 
 def _changed(read: Read, after: Authorization) -> Sequence[tuple[str, Ledger]]:
