@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cachescope.core.ledger_seals import seal_keys, sealed, witness
+from cachescope.core.ledger_seals import seal_keys, sealed, verified, witness
 from cachescope.core.ledgers import AUTHORIZATION_HEAD, Ledger, advanced
 from cachescope.kube.rest import Document
 from tests.unit.bench_leases import PEOPLE, POOL_UID, LeasedProcess, begun, gateway, ledger
@@ -190,6 +190,21 @@ async def test_a_head_that_was_deleted_goes_on_with_what_is_known(bench: Bench, 
     await reconciled(bench)
     head = ledger(bench, AUTHORIZATION_HEAD)
     assert (head.lineage.generation > before.lineage.generation, shards_deny(bench)) == (True, True)
+
+
+async def test_what_many_hold_is_verified_once(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(30):
+        LeasedProcess(bench, name=f"g{number}").acknowledge()
+    times = 0
+
+    def counted(*given: Any) -> Ledger:
+        nonlocal times
+        times += 1
+        return verified(*given)
+
+    monkeypatch.setattr("cachescope.controller.ledger_objects.verified", counted)
+    await reconciled(bench)
+    assert 0 < times < 30
 
 
 async def test_a_fence_of_before_a_restore_is_made_anew(bench: Bench, guard: LeasedProcess) -> None:

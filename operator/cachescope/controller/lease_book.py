@@ -13,6 +13,7 @@ Rules:
 from __future__ import annotations
 
 import logging
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -150,20 +151,33 @@ class LeaseBook:
         return max((mark.lineage.generation for mark in marks), default=0)
 
     def witnesses(self, name: str) -> list[Mapping[str, Any]]:
-        """Copies of a ledger that processes hold, by the ledger's name in leases; each has to be verified."""
-        statements = (item.statement for item in self._processes.values() if item.statement)
-        return [item.witnesses[name] for item in statements if name in item.witnesses]
+        """The different copies of a ledger that processes hold, by its name in leases; each has to be verified."""
+        return [copy for copy, _ in self._copies(name)]
 
     def unsealed(self, name: str, unsealed: Callable[[Mapping[str, Any]], bool]) -> list[Mark]:
         """The states of a ledger that processes say they hold, and of which their copies carry no seal."""
-        statements = (item.statement for item in self._processes.values() if item.statement)
-        found = [item for item in statements if name in item.witnesses and unsealed(item.witnesses[name])]
-        return [item.acknowledged[name] for item in found if name in item.acknowledged]
+        holders = (holder for copy, holders in self._copies(name) if unsealed(copy) for holder in holders)
+        return list({item.acknowledged[name] for item in holders if name in item.acknowledged})
 
     def unmoved(self, *, factor: float, at_least: float) -> list[Key]:
         """Leases that did not move for a multiple of their length."""
         now = self._clock()
         return [key for key, item in self._processes.items() if now - item.moved_at > max(at_least, factor * item.seconds)]
+
+    def _copies(self, name: str) -> list[tuple[Mapping[str, Any], list[LeaseStatement]]]:
+        """The different copies of a ledger, and who holds each: a thousand processes hold one or two, and verifying takes long."""
+        by_digest: defaultdict[str, list[tuple[Mapping[str, Any], list[LeaseStatement]]]] = defaultdict(list)
+        for process in self._processes.values():
+            copy = process.statement.witnesses.get(name) if process.statement else None
+            if process.statement is None or copy is None:
+                continue
+            same = by_digest[str(copy.get("digest"))]
+            holders = next((holders for known, holders in same if known == copy), None)
+            if holders is None:
+                same.append((copy, [process.statement]))
+            else:
+                holders.append(process.statement)
+        return [item for same in by_digest.values() for item in same]
 
     def _read(self, key: Key, document: Document, *, complain: bool) -> Process:
         spec, metadata = document.get("spec") or {}, document["metadata"]
