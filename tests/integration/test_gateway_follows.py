@@ -260,7 +260,7 @@ async def acknowledged(live: Installation, pool: Ledger, authorization: Ledger) 
 
 
 async def test_a_ledger_that_rises_is_taken_over_and_acknowledged_before_the_next_round(live: Installation) -> None:
-    """Twenty times, of which the half takes less than a tenth of what a round would have to be waited for."""
+    """Twenty times, of which the half takes less than the second after which a round comes by itself."""
     pool, seconds = POOL, []
     for epoch in range(2, 22):
         pool = advanced(pool, floors={TARGET: Floor(Epoch(epoch))})
@@ -270,7 +270,7 @@ async def test_a_ledger_that_rises_is_taken_over_and_acknowledged_before_the_nex
         seconds.append(time.monotonic() - started)
         assert live.state().pool == pool
     print(f"write of a ledger to its acknowledgement: p50 {statistics.median(seconds):.3f} s, most {max(seconds):.3f} s")  # noqa: T201
-    assert statistics.median(seconds) < 0.3, seconds
+    assert statistics.median(seconds) < 0.8, seconds
 
 
 async def test_a_ledger_that_is_gone_leaves_its_pool_unroutable_and_a_fork_does(live: Installation) -> None:

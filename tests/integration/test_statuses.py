@@ -11,7 +11,7 @@ from cachescope.api.statuses import Condition
 from cachescope.kube.ledgers import create_ledger, read_ledger, replace_ledger
 from cachescope.kube.rest import ApiError, ConflictError, Document, NotFoundError
 from cachescope.kube.statuses import conditions, write_status
-from tests.integration.crd_objects import Server, document
+from tests.integration.crd_objects import NEXT, Server, changed, document
 
 
 async def made(server: Server, kind: str) -> Document:
@@ -57,10 +57,11 @@ async def test_a_ledger_is_replaced_only_over_what_was_read(server: Server) -> N
     ledger = await made(server, "EpochLedger")
     with pytest.raises(ConflictError):
         await create_ledger(server.rest, {name: value for name, value in ledger.items() if name != "metadata"} | named(ledger))
-    second = await replace_ledger(server.rest, {**ledger, "spec": {**ledger["spec"], "sequence": 2}})
+    later = changed(ledger, NEXT)
+    second = await replace_ledger(server.rest, later)
     assert await read_ledger(server.rest, server.namespace, ledger["metadata"]["name"]) == second
     with pytest.raises(ConflictError):
-        await replace_ledger(server.rest, {**ledger, "spec": {**ledger["spec"], "sequence": 3}})
+        await replace_ledger(server.rest, later)
     await server.rest.delete(f"{server.path('EpochLedger')}/{ledger['metadata']['name']}")
     with pytest.raises(NotFoundError):
         await replace_ledger(server.rest, second)
