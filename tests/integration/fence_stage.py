@@ -204,11 +204,14 @@ async def _may_read(api: LeaseApi) -> bool:
 
 @asynccontextmanager
 async def asking(namespace: str, folder: Path) -> AsyncIterator[Stage]:
-    """An installation in a namespace that there is; no connection of it outlives this."""
+    """An installation in a namespace that there is."""
     async with Rest() as rest:
         yield Stage(namespace, rest, folder)
+
+
+async def disconnected() -> None:
+    """Wait until no connection of this event loop is open: aiohttp ends those with TLS a moment after their session."""
     transports: Any = asyncio.get_running_loop()
-    # aiohttp ends TLS connections a moment after their session.
     await following.until(lambda: all(transport._sock is None for transport in transports._transports.values()))
 
 

@@ -26,7 +26,7 @@ from cachescope.kube.rest import ApiError
 from e2e.stack import kubectl
 from e2e.stack.paths import KUBECONFIG
 from tests.integration.breaking_operator import ForkedOperator, When
-from tests.integration.fence_stage import FRESH_MS, LEASE_MS, POOL, Stage, asking, staged
+from tests.integration.fence_stage import FRESH_MS, LEASE_MS, POOL, Stage, asking, disconnected, staged
 from tests.integration.operator_process import resource, until
 from tests.integration.simulated_guards import Home, SimulatedGateway, SimulatedGuard, alive
 
@@ -52,9 +52,16 @@ def operator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkedOperato
         kubectl.run("delete", "namespace", namespace, "--wait=false", namespace=namespace)
 
 
-@pytest.fixture
-async def stage(operator: ForkedOperator, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Stage]:
+@pytest.fixture(autouse=True)
+async def _connections(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[None]:
+    """Where the API server is, and no connection that outlives a test."""
     monkeypatch.setenv("KUBECONFIG", str(KUBECONFIG))
+    yield
+    await disconnected()
+
+
+@pytest.fixture
+async def stage(operator: ForkedOperator) -> AsyncIterator[Stage]:
     async with asking(operator.namespace, operator.log.parent) as made:
         yield made
 
@@ -256,9 +263,8 @@ async def test_a_revocation_waits_for_gateways_too_and_for_what_they_may_do_with
 
 
 async def test_an_operator_that_is_killed_at_any_write_of_a_rollback_leaves_one_advance_and_a_true_fence(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, turn: int
+    tmp_path: Path, turn: int
 ) -> None:
-    monkeypatch.setenv("KUBECONFIG", str(KUBECONFIG))
     steps: Iterator[Step] = iter(
         [Step(number, when, turn > 0) for number in range(1, MOST_WRITES) for when in _whens(number, turn)]
     )
@@ -268,10 +274,7 @@ async def test_an_operator_that_is_killed_at_any_write_of_a_rollback_leaves_one_
     assert next(steps, None) is not None, f"a rollback takes {MOST_WRITES} writes; look for a loop"
 
 
-async def test_an_old_leader_that_was_paused_and_goes_on_changes_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, turn: int
-) -> None:
-    monkeypatch.setenv("KUBECONFIG", str(KUBECONFIG))
+async def test_an_old_leader_that_was_paused_and_goes_on_changes_nothing(tmp_path: Path, turn: int) -> None:
     async with _installed(tmp_path) as (stage, home, old):
         guards = [SimulatedGuard(home) for _ in range(2)]
         async with alive(*guards):

@@ -23,6 +23,7 @@ LOOK_SECONDS: Final = 0.5
 TOLD_MS: Final = 500
 """How often progress is told at most."""
 LEAST_PAUSE_SECONDS: Final = 0.01
+MOST_PAUSE_SECONDS: Final = 0.25
 
 
 @dataclass(frozen=True)
@@ -126,8 +127,8 @@ class Fences:
             started = time.monotonic()
             with contextlib.suppress(ClusterError):  # the next look comes soon
                 await self.look()
-            # A thousand leases move at once: they are looked at together.
-            await asyncio.sleep(max(LEAST_PAUSE_SECONDS, 2 * (time.monotonic() - started)))
+            # A thousand leases move at once: they are looked at together, and the events themselves need the time.
+            await asyncio.sleep(min(MOST_PAUSE_SECONDS, max(LEAST_PAUSE_SECONDS, 9 * (time.monotonic() - started))))
 
     async def look(self) -> None:
         """Complete what can be completed.
