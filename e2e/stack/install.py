@@ -126,6 +126,7 @@ def install(stack: Stack) -> None:
 
 def install_crds() -> None:
     """Bring the CRDs to the present version; those that somebody applied without Helm become the release's."""
+    namespace(NAMESPACE)  # where the release is recorded
     helm.upgrade(CRDS_RELEASE, CHARTS / "cachescope-crds", "--take-ownership", "--force-conflicts")
 
 

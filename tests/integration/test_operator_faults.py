@@ -341,6 +341,7 @@ async def _killed_at(
             operator = ForkedOperator(stage.namespace, stage.log)
             await operator.led()
         await stage.fenced(name, guards)
+    await stage.delete("CacheEpoch", name)  # each that is left is written again with each rollback: its target's epoch rose
     what = f"killed {step.when} write {step.number}: {sent[-1]}" if blown else f"lives: it takes {len(sent)} writes"
     print(f"\n{what}")  # noqa: T201 - the steps are for people
     return operator, blown
