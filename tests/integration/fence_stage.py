@@ -179,6 +179,37 @@ class Stage:
         return CrowdedApi(server, folder, namespace=self.namespace, seconds=lease_ms / 6000, clock=lambda: 0)
 
 
+class Advance:
+    """One rollback, and that it is one."""
+
+    def __init__(self, stage: Stage) -> None:
+        self.stage = stage
+        self.before = 0
+        self.sequence = 0
+
+    async def __aenter__(self) -> Advance:
+        self.before, self.sequence = await self.stage.epoch(), (await self.stage.ledger()).sequence
+        return self
+
+    async def __aexit__(self, failed: object, *_: object) -> None:
+        if failed is None:
+            found = (await self.stage.epoch(), (await self.stage.ledger()).sequence)
+            assert found == (self.before + 1, self.sequence + 1), "it advances exactly once"
+
+    @property
+    def stands(self) -> int:
+        """The epoch afterwards."""
+        return self.before + 1
+
+    async def written(self) -> None:
+        """Wait until the ledger says so."""
+
+        async def advanced() -> bool:
+            return await self.stage.epoch() == self.stands
+
+        await self.stage.until(advanced)
+
+
 def _mount(folder: Path, namespace: str) -> str:
     """Write the account of the engines as the kubelet mounts it; the address of the API server."""
     folder.mkdir(exist_ok=True)

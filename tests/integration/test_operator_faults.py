@@ -26,7 +26,7 @@ from cachescope.kube.rest import ApiError
 from e2e.stack import kubectl
 from e2e.stack.paths import KUBECONFIG
 from tests.integration.breaking_operator import ForkedOperator, When
-from tests.integration.fence_stage import FRESH_MS, LEASE_MS, POOL, Stage, asking, disconnected, staged
+from tests.integration.fence_stage import FRESH_MS, LEASE_MS, POOL, Advance, Stage, asking, disconnected, staged
 from tests.integration.operator_process import resource, until
 from tests.integration.simulated_guards import Home, SimulatedGateway, SimulatedGuard, alive
 
@@ -85,36 +85,6 @@ async def guards(stage: Stage, home: Home) -> AsyncIterator[list[SimulatedGuard]
 @pytest.fixture
 def name(turn: int) -> str:
     return f"incident-{turn}-{secrets.token_hex(3)}"
-
-
-class Advance:
-    """One rollback, and that it is one."""
-
-    def __init__(self, stage: Stage) -> None:
-        self.stage = stage
-        self.before = 0
-        self.sequence = 0
-
-    async def __aenter__(self) -> Advance:
-        self.before, self.sequence = await self.stage.epoch(), (await self.stage.ledger()).sequence
-        return self
-
-    async def __aexit__(self, failed: object, *_: object) -> None:
-        if failed is None:
-            found = (await self.stage.epoch(), (await self.stage.ledger()).sequence)
-            assert found == (self.before + 1, self.sequence + 1), "it advances exactly once"
-
-    @property
-    def stands(self) -> int:
-        return self.before + 1
-
-    async def written(self) -> None:
-        """Wait until the ledger says so."""
-
-        async def advanced() -> bool:
-            return await self.stage.epoch() == self.stands
-
-        await self.stage.until(advanced)
 
 
 async def test_a_rollback_is_fenced_by_acknowledgements(stage: Stage, guards: list[SimulatedGuard], name: str) -> None:

@@ -32,6 +32,7 @@ log = logging.getLogger(__name__)
 
 MARGIN_SECONDS = 5.0
 MAX_LEASE_SECONDS = 3600
+MOST_COPIES = 1024
 
 
 class Life(Enum):
@@ -92,6 +93,7 @@ class LeaseBook:
         self._processes: dict[Key, Process] = {}
         self._gateways: dict[Key, Process] = {}
         self._loaded = False
+        self._seen: dict[tuple[str, str], Mapping[str, Any]] = {}
         self.roster = Roster()
 
     def hear(self, key: Key, old: Document | None, new: Document | None) -> None:
@@ -172,7 +174,7 @@ class LeaseBook:
             if process.statement is None or copy is None:
                 continue
             same = by_digest[str(copy.get("digest"))]
-            holders = next((holders for known, holders in same if known == copy), None)
+            holders = next((holders for known, holders in same if known is copy or known == copy), None)
             if holders is None:
                 same.append((copy, [process.statement]))
             else:
@@ -204,7 +206,16 @@ class LeaseBook:
             return None
         # The key that signed it says who may speak: with a pool's own key nobody speaks as a gateway, or of another pool.
         speaker = (GATEWAY, "") if spec.get("holder") == GATEWAY else (GUARD, pool["metadata"]["uid"] if pool else None)
-        return statement if (statement.holder, statement.pool_uid) == speaker else None
+        return self._shared(statement) if (statement.holder, statement.pool_uid) == speaker else None
+
+    def _shared(self, statement: LeaseStatement) -> LeaseStatement:
+        """A statement whose witnesses are the same objects as equal ones of others: that keeps comparing and keeping them cheap."""
+        if len(self._seen) > MOST_COPIES:
+            self._seen.clear()
+        known = {name: self._seen.setdefault((name, str(item.get("digest"))), item) for name, item in statement.witnesses.items()}
+        return replace(
+            statement, witnesses={name: known[name] if known[name] == item else item for name, item in statement.witnesses.items()}
+        )
 
     def _put(self, key: Key, after: Process | None) -> None:
         before, lives = self._processes.pop(key, None), self._lives()
