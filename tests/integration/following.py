@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -12,18 +11,12 @@ import pytest
 
 from cachescope.kube import watched as watched_module
 from cachescope.kube.rest import Rest
-from e2e.stack import kubectl
 from e2e.stack.paths import KUBECONFIG
+from tests.integration.api_server import namespace
+
+__all__ = ["namespace", "rest", "running", "until"]
 
 SECONDS = 30
-
-
-@pytest.fixture
-def namespace() -> Iterator[str]:
-    name = f"cachescope-watch-{secrets.token_hex(4)}"
-    kubectl.run("create", "namespace", name, namespace=name)
-    yield name
-    kubectl.run("delete", "namespace", name, "--wait=false", namespace=name)
 
 
 @pytest.fixture

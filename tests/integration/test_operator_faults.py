@@ -12,11 +12,10 @@ import os
 import secrets
 import signal
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -27,6 +26,7 @@ from e2e.stack import kubectl
 from e2e.stack.paths import KUBECONFIG
 from tests.integration.breaking_operator import ForkedOperator, When
 from tests.integration.fence_stage import FRESH_MS, LEASE_MS, POOL, Advance, Stage, asking, disconnected, staged
+from tests.integration.following import running
 from tests.integration.operator_process import resource, until
 from tests.integration.simulated_guards import Home, SimulatedGateway, SimulatedGuard, alive
 
@@ -185,7 +185,7 @@ async def test_what_is_declared_in_the_middle_of_a_fence_lowers_nothing(
 async def test_somebody_who_writes_the_ledger_all_the_time_delays_and_changes_nothing(
     stage: Stage, guards: list[SimulatedGuard], name: str
 ) -> None:
-    async with Advance(stage), _running(_edit_labels(stage)):
+    async with Advance(stage), running(_edit_labels(stage)):
         await stage.roll_back(name)
         found = await stage.fenced(name, guards)
     assert found["guards"]["total"] >= GUARDS
@@ -351,16 +351,6 @@ async def _installed(folder: Path) -> AsyncIterator[tuple[Stage, Home, ForkedOpe
             await home.api.close()
         finally:
             operator.stop(signal.SIGKILL)
-
-
-@asynccontextmanager
-async def _running(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    task = asyncio.create_task(work)
-    try:
-        yield
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
 
 
 async def _edit_labels(stage: Stage) -> None:
