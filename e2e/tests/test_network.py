@@ -6,6 +6,7 @@ import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pytest
@@ -13,9 +14,11 @@ import pytest
 from cachescope.core.labels import ENGINE_PORT, GUARD_METRICS_PORT
 from e2e.stack import kubectl
 from e2e.stack.install import ENGINE_PODS, GATEWAY_METRICS_PORT, GATEWAY_PODS, GATEWAY_PORT, MONITORING, Stack
+from e2e.stack.node_firewall import undisturbed
 from e2e.stack.waiting import until
 
 TRIES = 10
+NEVER = [False] * TRIES
 CONNECTED, REFUSED = "connected", "refused"
 API_SERVER = ("$KUBERNETES_SERVICE_HOST", 443)
 # It prints what it found; whatever else happens (no pod, no Python, a wrong argument) prints neither word and is no result.
@@ -62,8 +65,8 @@ def test_a_pod_of_another_namespace_reaches_the_public_port_alone(stack: Stack, 
     with _namespace(f"cachescope-stranger-{secrets.token_hex(4)}") as name, _visitor(stack, name) as stranger:
         until(lambda: stranger.connects(door, GATEWAY_PORT), "the stranger reaches the gateway's public port")
         for port in (ENGINE_PORT, GUARD_METRICS_PORT):
-            assert [stranger.connects(engine, port) for _ in range(TRIES)] == [False] * TRIES, port
-        assert [stranger.connects(door, GATEWAY_METRICS_PORT) for _ in range(TRIES)] == [False] * TRIES
+            assert undisturbed(partial(stranger.connects, engine, port), TRIES) == NEVER, port
+        assert undisturbed(partial(stranger.connects, door, GATEWAY_METRICS_PORT), TRIES) == NEVER
         assert stranger.connects(door, GATEWAY_PORT), "the stranger lost its network meanwhile: the refusals prove nothing"
 
 
@@ -72,7 +75,7 @@ def test_the_monitoring_namespace_reaches_the_metrics_and_no_engine(stack: Stack
     with _namespace(MONITORING) as name, _visitor(stack, name) as monitor:
         until(lambda: monitor.connects(engine, GUARD_METRICS_PORT), "monitoring reaches the guard's metrics")
         until(lambda: monitor.connects(door, GATEWAY_METRICS_PORT), "monitoring reaches the gateway's metrics")
-        assert [monitor.connects(engine, ENGINE_PORT) for _ in range(TRIES)] == [False] * TRIES
+        assert undisturbed(partial(monitor.connects, engine, ENGINE_PORT), TRIES) == NEVER
         assert monitor.connects(engine, GUARD_METRICS_PORT)
 
 
@@ -81,7 +84,7 @@ def test_an_engine_reaches_the_api_server_and_nobody_else(addresses: tuple[str, 
     engine = kubectl.ready_pod(ENGINE_PODS)["metadata"]["name"]
     assert _engine_connects(engine, *API_SERVER)
     for port in (GATEWAY_PORT, GATEWAY_METRICS_PORT):
-        assert [_engine_connects(engine, door, port) for _ in range(TRIES)] == [False] * TRIES, port
+        assert undisturbed(partial(_engine_connects, engine, door, port), TRIES) == NEVER, port
     assert _engine_connects(engine, *API_SERVER), "the engine lost its network meanwhile: the refusals prove nothing"
 
 
