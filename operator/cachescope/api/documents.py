@@ -63,13 +63,16 @@ AnyResource = TypeVar("AnyResource", bound=Resource)
 
 
 def parse(kind: type[AnyResource], document: dict[str, Any], source: str) -> AnyResource:
-    """Parse one document.
+    """Parse one document that comes from the API server.
+
+    Fields that it does not know are left alone: the API server refuses or prunes what its schema does not know, so they come from a
+    newer release whose CRDs are there already, perhaps as a default that nobody wrote. A pool is served on meanwhile.
 
     Raises:
         SpecError: It is not valid; every fault is named.
     """
     try:
-        return kind.model_validate(document)
+        return kind.model_validate(document, extra="ignore")
     except ValidationError as error:
         raise SpecError(f"{source}: the {kind.KIND} is not valid ({faults(error)}); correct these fields") from error
 
