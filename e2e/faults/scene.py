@@ -11,8 +11,9 @@ from typing import Any
 
 from cachescope.api.conditions import ConditionType, Reason
 from e2e.faults import linearizability
+from e2e.faults.engines import ENGINE
 from e2e.faults.history import EVERYONE, Kind, Recorder
-from e2e.faults.site import ENGINES, POOL, TENANTS, Site
+from e2e.faults.site import ENGINES, POOL, TENANTS, WELL_SECONDS, Site
 from e2e.faults.traffic import flowing
 from e2e.stack import kubectl
 from e2e.stack.paths import CACHE
@@ -22,7 +23,6 @@ from e2e.stub_engine.fingerprint import boot_ms
 
 FENCE_SECONDS = 40
 """Longest fence of a fault that does not say another bound: of a denial that waits for a lapsed gateway, after a failover."""
-WELL_SECONDS = 90
 FENCED = ConditionType.FENCED.value
 
 
@@ -129,17 +129,24 @@ def _document_of(site: Site, name: str) -> dict[str, Any] | None:
 
 @contextmanager
 def playing(site: Site, fault: str) -> Iterator[Scene]:
-    """Traffic, with reuse seen by everybody, until the end of the block; then whatever was declared goes."""
-    name = fault.replace(" ", "-")
-    recorder = Recorder(CACHE / "histories" / f"{name}.jsonl")
+    """Traffic, with reuse seen by everybody, until the end of the block; then whatever was declared goes.
+
+    The record is kept, and everybody's logs where something went wrong.
+    """
+    path = CACHE / "histories" / ENGINE.name / f"{fault.replace(' ', '-')}.jsonl"
+    recorder = Recorder(path)
     scene = Scene(site, recorder, f"victim-{secrets.token_hex(4)}")
-    site.add_tenant(scene.victim)
-    until(lambda: site.serves(scene.victim), "the victim is served")
     prefixes = {who: f"{who}-{secrets.token_hex(4)}" for who in (*TENANTS, scene.victim)}
     try:
+        site.add_tenant(scene.victim)
+        until(lambda: site.serves(scene.victim), "the victim is served", WELL_SECONDS)
         with flowing(site, recorder, prefixes):
-            until(lambda: _all_reuse(recorder), "every tenant reuses its prefix")
+            until(lambda: _reusing(recorder) == set(prefixes), "every tenant reuses its prefix")
             yield scene
+    except BaseException:
+        path.with_suffix(".log").write_text(site.logs())
+        judge(recorder)  # what came too late may have been wrong too
+        raise
     finally:
         recorder.close()
         if scene.fences:
@@ -159,7 +166,16 @@ def held(scene: Scene) -> None:
     until(lambda: linearizability.reused_since(scene.recorder.history(), since) > ENGINES, "reuse comes back", WELL_SECONDS)
     until(lambda: scene.refused_since(since), "the victim is told that it is revoked")
     until(scene.site.is_well, "the pool is ready, and serves", WELL_SECONDS)
-    found = linearizability.violations(scene.recorder.history())
+    judge(scene.recorder)
+
+
+def judge(recorder: Recorder) -> None:
+    """Look for what must not be.
+
+    Raises:
+        AssertionError: There is something.
+    """
+    found = linearizability.violations(recorder.history())
     if found:
         raise AssertionError(f"{len(found)} violations, the first: {found[0]}")
 
@@ -171,9 +187,8 @@ def drained(site: Site) -> float:
     return time.monotonic() - started
 
 
-def _all_reuse(recorder: Recorder) -> bool:
-    uses = recorder.history().uses
-    return all(any(use.who == who and use.cached_tokens for use in uses) for who in {use.who for use in uses})
+def _reusing(recorder: Recorder) -> set[str]:
+    return {use.who for use in recorder.history().uses if use.cached_tokens}
 
 
 def _document(name: str, spec: dict[str, Any]) -> dict[str, Any]:

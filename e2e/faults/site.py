@@ -1,4 +1,4 @@
-"""An installation for fault tests: two gateways, two operators, one pool of two stub engines, and short rights everywhere.
+"""An installation for fault tests: two gateways, two operators, one pool of two engines, and short rights everywhere.
 
 The host reaches it without the API server, since its node is this machine: the gateways by their Service's address, each engine's
 metrics by its pod's.
@@ -20,18 +20,20 @@ import httpx2 as httpx
 import openai
 
 from cachescope.core.labels import GUARD_METRICS_PORT
-from e2e.stack import helm, kubectl, stub_answers, stub_pool, tenancy
+from e2e.faults.engines import ENGINE
+from e2e.faults.history import LOST, SERVED
+from e2e.stack import helm, kubectl, stub_pool, tenancy
 from e2e.stack.credentials import api_key_secret, new_key
-from e2e.stack.install import GATEWAY, OPERATOR, RELEASE, install_crds, namespace
+from e2e.stack.install import GATEWAY, GATEWAY_PODS, OPERATOR, OPERATOR_PODS, RELEASE, install_crds, namespace
 from e2e.stack.paths import CHARTS, EXAMPLES, ROOT
 from e2e.stack.waiting import until
 
-POOL = "stub"
+POOL = "pool"
 LEASE_SECONDS, FRESH_SECONDS, STALE_SECONDS = 3, 2, 5
-TOKEN_SECONDS = 0.05
 OPERATORS, ENGINES = 2, 2
 TENANTS = ("blue", "red")
-REUSE_SECONDS = 60
+WELL_SECONDS = 90 + ENGINE.start_seconds
+"""Until all is well again; an engine may have to be started for it."""
 _LOAD = re.compile(r"^vllm:num_requests_(?:running|waiting)\{[^}]*\} (\S+)$", re.MULTILINE)
 
 
@@ -87,6 +89,15 @@ class Site:
         """Requests that run or wait in the engines."""
         return sum(load_of(pod) for pod in self.pods())
 
+    def logs(self) -> str:
+        """What everybody has logged: gateways, operators and engines; nothing while the API server does not answer."""
+        options = ("--all-containers", "--prefix", "--tail=-1", "--ignore-errors")
+        everybody = (GATEWAY_PODS, OPERATOR_PODS, stub_pool.pods(POOL))
+        try:
+            return "".join(kubectl.run("logs", "-l", labels, *options, namespace=self.namespace) for labels in everybody)
+        except kubectl.KubectlError as error:
+            return str(error)
+
     def is_well(self) -> bool:
         """Whether every engine is routed to, so each guard has its right, and each tenant is served."""
         status = kubectl.get("servingpool", POOL, namespace=self.namespace).get("status") or {}
@@ -95,12 +106,18 @@ class Site:
 
     def serves(self, tenant: str) -> bool:
         """Whether a request of a tenant is answered now."""
+        return self.outcome(tenant) == SERVED
+
+    def outcome(self, tenant: str) -> str:
+        """How a request of a tenant ends now: `SERVED`, `LOST`, or the code of its refusal."""
         try:
             with self.client(tenant) as who:
-                stub_answers.ask(who, POOL, "is anybody there?")
+                who.chat.completions.create(model=POOL, messages=[{"role": "user", "content": "is anybody there?"}], max_tokens=2)
+        except openai.APIStatusError as error:
+            return str(error.code or error.status_code)
         except openai.OpenAIError:
-            return False
-        return True
+            return LOST
+        return SERVED
 
 
 def load_of(pod: dict[str, Any]) -> float:
@@ -114,8 +131,9 @@ def load_of(pod: dict[str, Any]) -> float:
 
 def pool_document(image: str, **fence: object) -> dict[str, Any]:
     """The pool."""
-    args = ("--token-seconds", str(TOKEN_SECONDS))
-    document = stub_pool.document(POOL, image=image, replicas=ENGINES, lease_seconds=LEASE_SECONDS, args=args)
+    document = stub_pool.document(POOL, image=image, replicas=ENGINES, lease_seconds=LEASE_SECONDS)
+    document["spec"]["engine"] |= ENGINE.spec
+    document["spec"]["resources"] = ENGINE.resources
     document["spec"]["fence"] |= {"freshSeconds": FRESH_SECONDS, **fence}
     return document
 
@@ -145,10 +163,10 @@ def _installed(name: str) -> Site:
     helm.upgrade(RELEASE, CHARTS / "cachescope", *_values(site), namespace=name)
     for tenant in TENANTS:
         site.add_tenant(tenant)
-    stub_pool.bring_up(pool_document(site.images["stub-engine"]), name)
+    kubectl.apply([pool_document(site.images[ENGINE.image])], name)
     for deployment in (OPERATOR, GATEWAY):
         kubectl.rolled_out(deployment, namespace=name)
-    until(site.is_well, "the pool serves every tenant", REUSE_SECONDS)
+    until(site.is_well, "the pool is ready, and serves every tenant", 2 * WELL_SECONDS)
     return site
 
 

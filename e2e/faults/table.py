@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable
 from typing import Final
 
+from e2e.faults.engines import ENGINE
 from e2e.faults.scene import Scene
 
 Fault = Callable[[Scene], None]
@@ -18,13 +19,19 @@ TIMES = int(os.environ.get("CACHESCOPE_FAULT_TIMES", "1"))
 FAULTS: Final[dict[str, Fault]] = {}
 
 
-def fault(name: str, *, slow: bool = False) -> Callable[[Fault], Fault]:
-    """Register a fault under a name; a slow one only where every fault is tried many times."""
+def fault(name: str, *, slow: bool = False, engine: str = "") -> Callable[[Fault], Fault]:
+    """Register a fault under a name.
+
+    Args:
+        name: Its name, of all faults.
+        slow: Whether it is played only where every fault is, many times.
+        engine: The one engine that can play it; any by default.
+    """
 
     def register(function: Fault) -> Fault:
         if name in FAULTS:
             raise ValueError(f"two faults are named {name}; rename one")
-        if TIMES > 1 or not slow:
+        if (TIMES > 1 or not slow) and engine in {"", ENGINE.name}:
             FAULTS[name] = function
         return function
 

@@ -1,7 +1,8 @@
 """Tenants that ask without pause while something breaks: short answers, and long ones that are cut when their epoch falls.
 
-Each tenant begins all its requests with one prefix, so that reuse shows as soon as it is there. Nothing is tried twice: what the
-gateway or an engine answers is what the record holds.
+Each tenant begins its short requests with one prefix and its long ones with another, so that reuse shows as soon as it is there:
+what was found by a request that is cut is not always known, and must not explain what others find. Nothing is tried twice: what
+the gateway or an engine answers is what the record holds.
 """
 
 from __future__ import annotations
@@ -15,14 +16,12 @@ from itertools import count
 import httpx2 as httpx
 import openai
 
+from e2e.faults.engines import ENGINE
 from e2e.faults.history import CUT, LOST, SERVED, Recorder
 from e2e.faults.site import POOL, Site
-from e2e.stack import stub_answers
 from e2e.stub_engine.fingerprint import boot_ms
 from e2e.stub_engine.prefix_cache import BLOCK_TOKENS
 
-LENGTHS = (2, 200)
-"""Tokens of the answers, each asked for by a thread of its own. The long ones outlast every right: only a guard ends them."""
 PAUSE_SECONDS = 0.1
 END_SECONDS = 30
 
@@ -51,18 +50,18 @@ class Asking:
         return outcome
 
     def _stream(self, number: int, client: openai.OpenAI, text: str, max_tokens: int, ending: threading.Event) -> str:
-        came = 0
+        outcome = LOST
         try:
-            for seen in stub_answers.stream(client, self.pool, text, max_tokens=max_tokens):
-                self.recorder.message(number, seen.fingerprint, seen.seen_ms)
-                came += 1
+            for seen in ENGINE.stream(client, self.pool, text, max_tokens=max_tokens):
+                self.recorder.message(number, seen.made, seen.seen_ms)
+                outcome = SERVED if seen.last else CUT
                 if ending.is_set():
-                    return CUT
+                    break
         except openai.APIStatusError as error:
             return str(error.code or error.status_code)
         except (openai.OpenAIError, OSError, ValueError, httpx.HTTPError):
-            return CUT if came else LOST
-        return SERVED if came == max_tokens else CUT
+            pass  # it broke off; what came before says how
+        return outcome
 
 
 def prompt(prefix: str, rest: str) -> str:
@@ -74,7 +73,9 @@ def prompt(prefix: str, rest: str) -> str:
 def flowing(site: Site, recorder: Recorder, prefixes: Mapping[str, str]) -> Iterator[None]:
     """Traffic of tenants, each with its prefix, until the end of the block."""
     ending = threading.Event()
-    askings = [(Asking(recorder, who, prefix), length) for who, prefix in prefixes.items() for length in LENGTHS]
+    askings = [
+        (Asking(recorder, who, f"{prefix}-{length}"), length) for who, prefix in prefixes.items() for length in ENGINE.lengths
+    ]
     threads = [threading.Thread(target=_keep_asking, args=(site, *item, ending), daemon=True) for item in askings]
     for thread in threads:
         thread.start()

@@ -14,17 +14,22 @@ import yaml
 
 from cachescope.core.ledger_documents import parse_ledger
 from e2e.faults import site
+from e2e.faults.engines import ENGINE
 from e2e.faults.scene import is_true, rollback_of
 from e2e.faults.site import POOL, TENANTS, Site
+from e2e.faults.table import TIMES
 from e2e.faults.traffic import prompt
-from e2e.stack import gitops, kubectl, outage, stub_answers
+from e2e.stack import gitops, kubectl, outage
 from e2e.stack.waiting import until
 
 SYNCS = 8
 FILE = "rollback.yaml"
 LABELS = {"example.com/applied-by": "the-loop"}
 
-pytestmark = pytest.mark.skipif(not outage.possible(), reason="the node's addresses are none of this machine")
+pytestmark = [
+    pytest.mark.skipif(not outage.possible(), reason="the node's addresses are none of this machine"),
+    pytest.mark.parametrize("turn", range(TIMES)),
+]
 
 
 @pytest.fixture(scope="session")
@@ -75,7 +80,7 @@ class Repository:
 
 
 @pytest.fixture
-def repository(fenced_site: Site, tmp_path: Path) -> Iterator[Repository]:
+def repository(fenced_site: Site, tmp_path: Path, turn: int) -> Iterator[Repository]:  # noqa: ARG001 - a repetition
     found = Repository(tmp_path, fenced_site)
     found.git("init", "--quiet")
     (tmp_path / "README").write_text("what the cluster should be\n")
@@ -184,7 +189,7 @@ def warm(place: Site, *prefixes: str) -> None:
 def cached(place: Site, prefix: str) -> int:
     """How much of a prefix an engine found."""
     with place.client(TENANTS[0]) as who:
-        return stub_answers.ask(who, POOL, prompt(prefix, secrets.token_hex(4))).fingerprint.cached_tokens
+        return ENGINE.found(who, POOL, prompt(prefix, secrets.token_hex(4)))
 
 
 def floor_of(name: str, floor: int) -> dict[str, Any]:
