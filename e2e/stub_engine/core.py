@@ -18,7 +18,7 @@ import secrets
 from collections import deque
 from dataclasses import dataclass, field
 
-from e2e.stub_engine.faults import IGNORE_ABORT, NEVER_CONFIRM, SLOW_PREFILL, Faults
+from e2e.stub_engine.faults import BUSY, IGNORE_ABORT, NEVER_CONFIRM, SLOW_PREFILL, Faults
 from e2e.stub_engine.fingerprint import Fingerprint, boot_ms
 from e2e.stub_engine.prefix_cache import PrefixCache
 
@@ -148,7 +148,7 @@ class EngineCore:
 
     def _reset_prefix_cache(self, *_options: object) -> bool:
         """As in vLLM, blocks of running requests are held: then nothing is reset. It preempts none for that, whatever is asked."""
-        if self.running:
+        if self.running or self._faults.active(BUSY):
             return False
         self.cache.reset()
         return True

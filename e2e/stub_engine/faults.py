@@ -4,6 +4,7 @@
 | --- | --- |
 | `never-confirm` | calls that go through the engine's queue are never answered |
 | `ignore-abort` | an aborted request goes on to its end |
+| `busy` | the prefix cache is never reset, as if a block were always in use |
 | `slow-start=SECONDS` | the process waits that long before it serves; the folder outlives a container, so this is for its restart |
 | `slow-prefill=SECONDS` | a scheduled request makes its first token that much later |
 """
@@ -15,7 +16,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 VARIABLE = "STUB_FAULTS"
-NEVER_CONFIRM, IGNORE_ABORT, SLOW_START, SLOW_PREFILL = "never-confirm", "ignore-abort", "slow-start", "slow-prefill"
+NEVER_CONFIRM, IGNORE_ABORT, BUSY = "never-confirm", "ignore-abort", "busy"
+SLOW_START, SLOW_PREFILL = "slow-start", "slow-prefill"
 
 
 class Faults:

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-import openai
+import re
+import secrets
+from collections.abc import Iterator
+from typing import Any
 
-from e2e.stack import client
+import httpx2 as httpx
+import openai
+import pytest
+import yaml
+
+from cachescope.core.labels import GUARD_METRICS_PORT
+from e2e.stack import client, kubectl, stub_pool
 from e2e.stack.attacker import BODY, Insider
-from e2e.stack.install import Stack
+from e2e.stack.install import READY_SECONDS, Stack, incident
 from e2e.stack.waiting import until
 
 TRIES = 50
+CLEANED = "cleaned"
+_RESETS = re.compile(r'^cachescope_guard_cache_resets_total\{outcome="(\w+)"\} (\d+)$', re.MULTILINE)
 
 
 def test_an_old_generation_is_never_used(stack: Stack, who: dict[str, openai.OpenAI], insider: Insider) -> None:
@@ -28,3 +39,45 @@ def test_an_old_generation_is_never_used(stack: Stack, who: dict[str, openai.Ope
     assert [insider.post(BODY, insider.permit(BODY, epochs=before)).status_code for _ in range(TRIES)] == [409] * TRIES
     assert insider.post(BODY, insider.permit(BODY)).status_code == 200
     assert client.chat(carol, texts[1]).cached_tokens > 0
+
+
+def _like_the_demos(stack: Stack) -> dict[str, Any]:
+    """The demo's pool under another name, whose engine is cleaned up after fences."""
+    pool: dict[str, Any] = next(item for item in yaml.safe_load_all(stack.quickstart()) if item["kind"] == "ServingPool")
+    pool["metadata"]["name"] = pool["spec"]["model"]["name"] = CLEANED
+    pool["spec"]["resources"]["requests"] = {"cpu": "100m", "memory": "1Gi"}
+    pool["spec"]["fence"] = {"cleanup": "Reset"}
+    return pool
+
+
+@pytest.fixture
+def cleaned(stack: Stack) -> Iterator[None]:
+    kubectl.apply([_like_the_demos(stack)])
+    until(lambda: stub_pool.is_ready(CLEANED), f"the pool {CLEANED} is Ready", READY_SECONDS)
+    yield
+    kubectl.run("delete", "servingpool", CLEANED, "--wait=true", "--timeout=60s")
+
+
+def _resets(address: str) -> dict[str, int]:
+    """Resets of an engine's cache, by how they ended."""
+    return {outcome: int(count) for outcome, count in _RESETS.findall(httpx.get(f"http://{address}/metrics", timeout=10).text)}
+
+
+@pytest.mark.usefixtures("cleaned")
+def test_after_a_rollback_the_engine_forgets_what_is_unreachable(who: dict[str, openai.OpenAI]) -> None:
+    carol, text = who["blue-carol"], client.prompt(300)
+    client.chat(carol, text, model=CLEANED)
+    assert client.chat(carol, text, model=CLEANED).cached_tokens > 0
+
+    rollback = incident(secrets.token_hex(8), name=CLEANED)
+    rollback["spec"]["target"]["name"] = CLEANED
+    with kubectl.forwarded_pod(stub_pool.pods(CLEANED), GUARD_METRICS_PORT) as address:
+        assert _resets(address) == {}
+        kubectl.apply([rollback])
+        until(lambda: bool(_resets(address)), "the engine was asked to forget")
+        assert _resets(address) == {"success": 1}
+    assert (
+        kubectl.run("logs", "-l", stub_pool.pods(CLEANED), "-c", "engine", "--tail=-1").count("Successfully reset prefix cache")
+        == 1
+    )
+    until(lambda: client.chat(carol, text, model=CLEANED).cached_tokens > 0, "the new generation is reused")

@@ -227,6 +227,13 @@ def test_what_a_guard_does_without_a_right_is_what_the_pool_says(fence: dict[str
     assert read_settings({**environment(container), **fields, **CLUSTER}).fresh_ms == fresh_ms
 
 
+@pytest.mark.parametrize(("fence", "resets"), [({}, False), ({"cleanup": "None"}, False), ({"cleanup": "Reset"}, True)])
+def test_an_engine_is_cleaned_up_where_the_pool_says_so(fence: dict[str, Any], resets: bool) -> None:
+    container = engine({"fence": fence})
+    fields = {item["name"]: "x" for item in container["env"] if "valueFrom" in item}
+    assert read_settings({**environment(container), **fields, **CLUSTER}).resets_cache is resets
+
+
 def test_witnesses_have_a_folder_that_outlives_the_process_and_not_the_pod() -> None:
     (mount,) = [mount for mount in engine()["volumeMounts"] if mount["mountPath"] == STATE_FOLDER]
     assert "readOnly" not in mount

@@ -334,6 +334,14 @@ async def test_blocks_that_are_held_are_not_reset(engine: Engine) -> None:
     assert await _cached(_ask(engine, "a")) == 0
 
 
+async def test_a_busy_engine_resets_nothing_until_it_is_not(engine: Engine) -> None:
+    client = engine.app.state.engine_client
+    (engine.faults / "busy").touch()
+    assert not await client.reset_prefix_cache()
+    (engine.faults / "busy").unlink()
+    assert await client.reset_prefix_cache()
+
+
 async def test_the_route_of_a_reset_is_there_in_development_alone(engine: Engine) -> None:
     options = server.arguments(["--model", "/models/tiny"])
     statuses = []

@@ -90,7 +90,7 @@ def engine_digests(model: Path, args: Sequence[str], env: Mapping[str, str]) -> 
     """
     if not _named(model, args):
         raise SpecError(f"the engine's arguments do not name {model}; serve exactly the path that CACHESCOPE_MODEL_PATH names")
-    files = dict(_files(model))
+    files = dict(model_files(model))
     if not files:
         raise SpecError(f"{model} holds no file; mount the model there")
     tokenizer = {name: content for name, content in files.items() if _is_tokenizer(name)}
@@ -146,7 +146,13 @@ def _named(model: Path, args: Sequence[str]) -> bool:
     return any(Path(value).resolve() == model.resolve() for value in values)
 
 
-def _files(root: Path) -> Iterator[tuple[str, Digest]]:
+def model_files(root: Path) -> Iterator[tuple[str, Digest]]:
+    """The files that an engine loads from there, by their names relative to it, each with its digest.
+
+    Raises:
+        OSError: A file cannot be read.
+        SpecError: There is nothing, or a part of it is elsewhere.
+    """
     if not root.exists():
         raise SpecError(f"{root} does not exist; mount the model there")
     if root.is_file():
@@ -180,7 +186,7 @@ def _tokenizer_digest(files: Mapping[str, Digest], args: Sequence[str]) -> Diges
     parts: list[list[str]] = [["model", name, content] for name, content in sorted(files.items())]
     for option in options(args):
         if option.name == "--tokenizer" and option.value:
-            parts += [["tokenizer", name, content] for name, content in sorted(_files(Path(option.value)))]
+            parts += [["tokenizer", name, content] for name, content in sorted(model_files(Path(option.value)))]
         elif option.name == "--chat-template" and option.value:
             parts.append(["chat template", "", _template_digest(option.value)])
     return digest(parts)

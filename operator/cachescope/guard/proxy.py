@@ -24,12 +24,10 @@ from yarl import URL  # aiohttp's own type of address; as a text it would be quo
 from cachescope.core.errors import SpecError
 from cachescope.core.log_lines import fault_of
 from cachescope.guard.answers import Answer, send_answer
-from cachescope.guard.engine_load import read_load
 from cachescope.guard.wire import BODY, DISCONNECT, REQUEST, START, Headers, Receive, Scope, Send
 
 _LOG = logging.getLogger(__name__)
 _CONNECT_SECONDS = 2.0
-_METRICS_SECONDS = 2.0
 _LOCAL = re.compile(r"http://127\.0\.0\.1:([0-9]{1,5})/?")
 _HOP_BY_HOP = frozenset(  # RFC 9110, 7.6.1
     {
@@ -178,24 +176,6 @@ class Proxy:
         headers = [(name.decode("latin-1"), value.decode("utf-8", "replace")) for name, value in _passed_on(scope["headers"])]
         data = io.BytesIO(body) if body else None  # written in pieces, so that a large one does not hold the event loop
         return await self.session.request(scope["method"], url, data=data, headers=headers, allow_redirects=False)
-
-
-async def running_and_waiting(session: aiohttp.ClientSession, upstream: Upstream) -> int | None:
-    """Count the requests that the engine runs or has queued.
-
-    Args:
-        session: The proxy's client.
-        upstream: Where the engine listens.
-
-    Returns:
-        The sum over all its cores, or `None` when the engine does not say.
-    """
-    timeout = aiohttp.ClientTimeout(total=_METRICS_SECONDS)
-    try:
-        async with session.get(upstream.url("/metrics"), timeout=timeout, allow_redirects=False) as response:
-            return read_load(await response.text("utf-8")) if response.status == 200 else None
-    except (aiohttp.ClientError, asyncio.TimeoutError, OSError, ValueError):
-        return None
 
 
 class _Response(aiohttp.ClientResponse):

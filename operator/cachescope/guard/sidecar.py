@@ -30,8 +30,7 @@ from cachescope.core.record import EngineDigests
 from cachescope.guard import logs
 from cachescope.guard.asgi import Guard, Running
 from cachescope.guard.delivery import Delivery, DroppableProtocol
-from cachescope.guard.engine_digests import _files as model_files
-from cachescope.guard.engine_digests import separating
+from cachescope.guard.engine_digests import model_files, separating
 from cachescope.guard.process import GuardProcess
 from cachescope.guard.proxy import Proxy, Upstream, read_upstream
 from cachescope.guard.start import Misconfigured, make_process

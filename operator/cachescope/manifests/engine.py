@@ -9,14 +9,22 @@ from collections.abc import Iterator
 
 from cachescope.api.pools import PodTemplate, ServingPool
 from cachescope.core.errors import SpecError
-from cachescope.core.labels import ENGINE_PORT, GUARD_METRICS_PORT
 from cachescope.core.types import TargetName
 from cachescope.manifests.children import engine_account, labels
-from cachescope.manifests.engine_command import HOME, command, variables
+from cachescope.manifests.engine_command import HOME, command, is_sidecar, variables
 from cachescope.manifests.engine_resources import engine_resources, without_devices
-from cachescope.manifests.guard import OWN_FIELDS, guard_container, guard_mounts, guard_variables, guard_volumes
+from cachescope.manifests.guard import (
+    OWN_FIELDS,
+    code_mount,
+    guard_container,
+    guard_ports,
+    guard_variables,
+    guard_volumes,
+    key_and_state_mounts,
+)
 from cachescope.manifests.model_files import fetch_containers, model_mounts, model_volumes
 from cachescope.manifests.parts import (
+    HUNG_GRACE_SECONDS,
     Manifest,
     container_security,
     empty_dirs,
@@ -26,6 +34,7 @@ from cachescope.manifests.parts import (
     pod_security,
 )
 from cachescope.manifests.platform import Platform
+from cachescope.manifests.sidecar import engine_probe, sidecar_container
 
 ENDPOINT_REMOVAL_SECONDS = 5
 """How long an engine serves on until no gateway routes to it any more."""
@@ -36,6 +45,8 @@ STARTUP_PERIOD_SECONDS = 5
 STARTUP_SECONDS = 1800
 """How long an engine may load its model. One that fails ends by itself; this is for one that hangs."""
 
+_STARTUP_FAILURES = STARTUP_SECONDS // STARTUP_PERIOD_SECONDS
+_LIVENESS_FAILURES = 6
 _OWN_PREFIX = "cachescope.dev/"
 _OWN_LABELS = frozenset({"pod-template-hash"})
 
@@ -56,8 +67,12 @@ def pod_template(platform: Platform, pool: ServingPool, pool_target: TargetName)
     meta: Manifest = {"labels": {**dict(sorted(extra.labels.items())), **labels(pool)}}
     if extra.annotations:
         meta["annotations"] = dict(sorted(extra.annotations.items()))
-    engine = _engine(pool, {**variables(pool), **guard_variables(platform, pool, pool_target)})
-    return {"metadata": meta, "spec": {**_pod(platform, pool, engine), **_placement(extra)}}
+    engine = _engine(pool)
+    if is_sidecar(pool):
+        beside, guarded = sidecar_container(platform, pool, pool_target), _reached_by_its_guard(engine)
+    else:
+        beside, guarded = guard_container(platform), _with_guard(engine, guard_variables(platform, pool, pool_target))
+    return {"metadata": meta, "spec": {**_pod(platform, pool, guarded, guard=beside), **_placement(extra)}}
 
 
 def _check(pool: ServingPool, extra: PodTemplate) -> None:
@@ -68,7 +83,7 @@ def _check(pool: ServingPool, extra: PodTemplate) -> None:
         raise SpecError(f"ServingPool {pool.name!r}: podTemplate sets {', '.join(found)}, which the operator uses; remove it")
 
 
-def _pod(platform: Platform, pool: ServingPool, engine: Manifest) -> Manifest:
+def _pod(platform: Platform, pool: ServingPool, engine: Manifest, *, guard: Manifest) -> Manifest:
     return {
         "serviceAccountName": engine_account(pool),
         # The one container that needs a token mounts it itself.
@@ -77,7 +92,7 @@ def _pod(platform: Platform, pool: ServingPool, engine: Manifest) -> Manifest:
         "enableServiceLinks": False,
         "securityContext": {**pod_security(), **_identity(platform)},
         "terminationGracePeriodSeconds": GRACE_SECONDS,
-        "initContainers": [guard_container(platform), *fetch_containers(pool, without_devices(engine["resources"]))],
+        "initContainers": _init_containers(guard, fetch_containers(pool, without_devices(engine["resources"]))),
         "containers": [engine],
         "volumes": [*guard_volumes(pool), *empty_dirs(("home", "tmp")), _shared_memory(pool), *model_volumes(pool)],
     }
@@ -90,27 +105,48 @@ def _identity(platform: Platform) -> Manifest:
     return {"runAsUser": user, "fsGroup": user, "fsGroupChangePolicy": "OnRootMismatch"}
 
 
-def _engine(pool: ServingPool, values: dict[str, str]) -> Manifest:
+def _init_containers(guard: Manifest, fetch: list[Manifest]) -> list[Manifest]:
+    """A guard that goes on reads the model, so it comes after what fetches it."""
+    return [*fetch, guard] if "restartPolicy" in guard else [guard, *fetch]
+
+
+def _engine(pool: ServingPool) -> Manifest:
+    """The engine's container, whoever guards it."""
     return {
         "name": "engine",
         "image": pool.spec.engine.image,
         "imagePullPolicy": "IfNotPresent",
         "command": [*command(pool), "--shutdown-timeout", str(DRAIN_SECONDS)],
-        "env": environment(dict(sorted(values.items())), **OWN_FIELDS),
-        "ports": [
-            {"name": "http", "containerPort": ENGINE_PORT, "protocol": "TCP"},
-            {"name": "guard-metrics", "containerPort": GUARD_METRICS_PORT, "protocol": "TCP"},
-        ],
+        "env": environment(dict(sorted(variables(pool).items()))),
         "resources": engine_resources(pool),
         "securityContext": container_security(),
-        "startupProbe": http_probe(
-            "/health", "http", period=STARTUP_PERIOD_SECONDS, failures=STARTUP_SECONDS // STARTUP_PERIOD_SECONDS
-        ),
-        "readinessProbe": http_probe("/health", "http"),
-        "livenessProbe": liveness_probe("/health", "http", failures=6),
         # The endpoint leaves the EndpointSlice while the engine still serves what it has.
         "lifecycle": {"preStop": {"sleep": {"seconds": ENDPOINT_REMOVAL_SECONDS}}},
-        "volumeMounts": [*guard_mounts(), *_own_mounts(), *model_mounts(pool)],
+        "volumeMounts": [*_own_mounts(), *model_mounts(pool)],
+    }
+
+
+def _with_guard(engine: Manifest, values: dict[str, str]) -> Manifest:
+    """The engine that loads the guard."""
+    own = {item["name"]: item["value"] for item in engine["env"]}
+    return {
+        **engine,
+        "env": environment(dict(sorted({**own, **values}.items())), **OWN_FIELDS),
+        "ports": guard_ports(),
+        "startupProbe": http_probe("/health", "http", period=STARTUP_PERIOD_SECONDS, failures=_STARTUP_FAILURES),
+        "readinessProbe": http_probe("/health", "http"),
+        "livenessProbe": liveness_probe("/health", "http", failures=_LIVENESS_FAILURES),
+        "volumeMounts": [code_mount(), *key_and_state_mounts(), *engine["volumeMounts"]],
+    }
+
+
+def _reached_by_its_guard(engine: Manifest) -> Manifest:
+    """The engine that only the guard beside it reaches."""
+    liveness = engine_probe(period=10, failures=_LIVENESS_FAILURES)
+    return {
+        **engine,
+        "startupProbe": engine_probe(period=STARTUP_PERIOD_SECONDS, failures=_STARTUP_FAILURES),
+        "livenessProbe": {**liveness, "terminationGracePeriodSeconds": HUNG_GRACE_SECONDS},
     }
 
 

@@ -14,6 +14,8 @@ from cachescope.manifests.model_files import model_path
 from cachescope.manifests.parts import literal
 
 GUARD_FOLDER = "/cachescope"
+LOCAL_PORT = 8001
+"""Where an engine listens on loopback, behind a sidecar."""
 HOME = "/home/engine"
 
 _WRITABLE = {
@@ -25,7 +27,8 @@ _WRITABLE = {
 }
 # Without the variable vLLM loads every plugin that is installed; with nothing in it, none.
 _QUIET = {"VLLM_NO_USAGE_STATS": "1", "VLLM_PLUGINS": ""}
-_FIXED = {"HF_HUB_OFFLINE": "1", "PYTHONPATH": GUARD_FOLDER}
+_OFFLINE = {"HF_HUB_OFFLINE": "1"}
+_FIXED = {**_OFFLINE, "PYTHONPATH": GUARD_FOLDER}
 # The guard's own settings, and where it finds the API server that it reads its ledger from.
 _OPERATORS_PREFIXES = ("CACHESCOPE_", "KUBERNETES_")
 
@@ -39,19 +42,31 @@ def command(pool: ServingPool) -> list[str]:
     problems = list(_problems(pool))
     if problems:
         raise SpecError(f"ServingPool {pool.name!r}: {'; '.join(problems)}")
+    return ["python3", "-m", "vllm.entrypoints.openai.api_server", *arguments(pool)]
+
+
+def arguments(pool: ServingPool) -> list[str]:
+    """The arguments in it, of a pool that `command` accepts, as Kubernetes takes them."""
+    beside = is_sidecar(pool)
+    host, port = ("127.0.0.1", LOCAL_PORT) if beside else ("0.0.0.0", ENGINE_PORT)  # noqa: S104 - the pod's address is not known yet
     return [
-        *("python3", "-m", "vllm.entrypoints.openai.api_server"),
         *map(literal, pool.spec.engine.args),
         *("--model", literal(model_path(pool)), "--served-model-name", literal(pool.spec.model.name)),
-        *("--host", "0.0.0.0", "--port", str(ENGINE_PORT)),  # noqa: S104 - the pod's address is known when it runs
+        *("--host", host, "--port", str(port)),
         *("--enable-prefix-caching", "--prefix-caching-hash-algo", "sha256", "--enable-prompt-tokens-details"),
-        *("--middleware", MIDDLEWARE),
+        *(() if beside else ("--middleware", MIDDLEWARE)),
     ]
+
+
+def is_sidecar(pool: ServingPool) -> bool:
+    """Whether the guard runs beside the engine."""
+    return pool.spec.guard.mode == "Sidecar"
 
 
 def variables(pool: ServingPool) -> dict[str, str]:
     """The environment of the engine container, the guard's own variables aside."""
-    return {**_QUIET, **_WRITABLE, **{name: literal(value) for name, value in pool.spec.engine.env.items()}, **_FIXED}
+    fixed = _OFFLINE if is_sidecar(pool) else _FIXED
+    return {**_QUIET, **_WRITABLE, **{name: literal(value) for name, value in pool.spec.engine.env.items()}, **fixed}
 
 
 def _problems(pool: ServingPool) -> Iterator[str]:
@@ -64,6 +79,15 @@ def _problems(pool: ServingPool) -> Iterator[str]:
             yield f"{name} is a variable that the guard reads; remove it from engine.env"
     if pool.spec.model.name.startswith("-"):
         yield f"model.name {pool.spec.model.name!r} would be read as an option; start it with a letter or a digit"
+    if is_sidecar(pool):
+        yield from _sidecar_problems(pool)
     verdict = capability(engine.version)
     if verdict is not Capability.ENFORCED:
         yield f"vLLM {engine.version} is {verdict.value} for per-request salts; use a release of 0.31, 0.32 or 0.33"
+
+
+def _sidecar_problems(pool: ServingPool) -> Iterator[str]:
+    if pool.spec.model.source.image_path:
+        yield "a sidecar cannot see the model in the engine's image; put it on a persistentVolumeClaim, or take it from the hub"
+    if pool.spec.fence.cleanup != "None":
+        yield f"a sidecar cannot call its engine; set fence.cleanup None instead of {pool.spec.fence.cleanup}"

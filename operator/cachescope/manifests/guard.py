@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from cachescope.api.pools import ServingPool
-from cachescope.core.labels import GUARD_METRICS_PORT
+from cachescope.core.labels import ENGINE_PORT, GUARD_METRICS_PORT
 from cachescope.core.types import TargetName
 from cachescope.manifests.children import permit_secret
-from cachescope.manifests.engine_command import GUARD_FOLDER
+from cachescope.manifests.engine_command import GUARD_FOLDER, is_sidecar
 from cachescope.manifests.model_files import model_path
 from cachescope.manifests.parts import Manifest, container_security, empty_dirs, literal
 from cachescope.manifests.platform import Platform
@@ -53,6 +53,7 @@ def guard_variables(platform: Platform, pool: ServingPool, pool_target: TargetNa
         "CACHESCOPE_LEASE_SECONDS": str(fence.lease_seconds),
         "CACHESCOPE_ON_LOSS": fence.on_loss,
         "CACHESCOPE_FRESH_SECONDS": str(fence.fresh_seconds),
+        "CACHESCOPE_CLEANUP": fence.cleanup,
         "CACHESCOPE_STATE_DIR": STATE_FOLDER,
         "CACHESCOPE_MODEL_PATH": literal(model_path(pool)),
         "CACHESCOPE_METRICS_PORT": str(GUARD_METRICS_PORT),
@@ -60,10 +61,22 @@ def guard_variables(platform: Platform, pool: ServingPool, pool_target: TargetNa
     }
 
 
-def guard_mounts() -> list[Manifest]:
-    """The engine's mounts of `guard_volumes`."""
+def guard_ports() -> list[Manifest]:
+    """The ports of the container that the guard runs in."""
     return [
-        {"name": "guard", "mountPath": GUARD_FOLDER, "readOnly": True},
+        {"name": "http", "containerPort": ENGINE_PORT, "protocol": "TCP"},
+        {"name": "guard-metrics", "containerPort": GUARD_METRICS_PORT, "protocol": "TCP"},
+    ]
+
+
+def code_mount() -> Manifest:
+    """The guard's code, for the engine that loads it."""
+    return {"name": "guard", "mountPath": GUARD_FOLDER, "readOnly": True}
+
+
+def key_and_state_mounts() -> list[Manifest]:
+    """What the container that the guard runs in mounts of `guard_volumes`, its code aside."""
+    return [
         {"name": "permit-keys", "mountPath": PERMIT_KEYS_FOLDER, "readOnly": True},
         {"name": "api-access", "mountPath": API_ACCESS_FOLDER, "readOnly": True},
         {"name": "guard-state", "mountPath": STATE_FOLDER},
@@ -71,14 +84,14 @@ def guard_mounts() -> list[Manifest]:
 
 
 def guard_volumes(pool: ServingPool) -> list[Manifest]:
-    """The guard's code and state, its keys, and what the cluster gives a pod by default, here for one container only."""
+    """The guard's code where the engine loads it, its state, its keys, and what the cluster gives a pod, for one container only."""
     sources = [
         {"serviceAccountToken": {"path": "token", "expirationSeconds": TOKEN_SECONDS}},
         {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
         {"downwardAPI": {"items": [{"path": "namespace", "fieldRef": {"fieldPath": "metadata.namespace"}}]}},
     ]
     return [
-        *empty_dirs(("guard", "guard-state")),
+        *empty_dirs(("guard-state",) if is_sidecar(pool) else ("guard", "guard-state")),
         {"name": "permit-keys", "secret": {"secretName": permit_secret(pool)}},
         {"name": "api-access", "projected": {"sources": sources}},
     ]

@@ -7,6 +7,9 @@ from typing import Any
 
 from cachescope.core.labels import COMPONENT_LABEL, MANAGED_BY_LABEL, NAME_LABEL
 
+HUNG_GRACE_SECONDS = 10
+"""Until a container that hangs is killed: it has nothing to drain, and its preStop hook would wait."""
+
 Manifest = dict[str, Any]
 """One Kubernetes object."""
 
@@ -49,6 +52,6 @@ def http_probe(path: str, port: str, *, period: int = 5, failures: int = 3) -> M
 
 
 def liveness_probe(path: str, port: str, *, failures: int = 3) -> Manifest:
-    """A probe whose failure restarts the container soon: one that hangs has nothing to drain, and its preStop hook would wait."""
+    """A probe whose failure restarts the container soon."""
     probe = http_probe(path, port, period=10, failures=failures)
-    return {**probe, "terminationGracePeriodSeconds": 10}
+    return {**probe, "terminationGracePeriodSeconds": HUNG_GRACE_SECONDS}
