@@ -4,12 +4,16 @@ The guards are simulated in this one process with the real lease code; the API s
 machine with it. It takes a cluster (`make cluster`) with the kinds of this tree, and makes and removes a namespace of its own.
 A fence counts from the write of the ledger to the last acknowledgement, on the operator's clock. Requests at rest are the growth of
 `apiserver_request_total` over some time, watches aside, which are counted only when they end.
+
+Beside each fence stands what it cost in seconds of CPU, from just before the rollback is applied to when its fence was seen: on few
+cores that tells what the time was spent on, and whether somebody else used the machine. It is known of processes of this machine.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import os
 import re
 import signal
@@ -17,9 +21,11 @@ import statistics
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from bench import cpu
 from e2e.stack import kubectl
 from e2e.stack.paths import KUBECONFIG
 from tests.integration.breaking_operator import ForkedOperator
@@ -55,11 +61,15 @@ class Found:
 
     Attributes:
         fences: Seconds of each fence.
+        costs: Seconds of CPU of each, by process.
         requests: Requests per second at rest, by verb and kind.
+        resting: Seconds of CPU a second at rest, by process.
     """
 
     fences: list[float]
+    costs: list[Mapping[str, float]]
     requests: dict[str, float]
+    resting: Mapping[str, float]
 
 
 async def measure(asked: Asked, folder: Path) -> Found:
@@ -70,7 +80,7 @@ async def measure(asked: Asked, folder: Path) -> Found:
             await operator.led()
             home = await stage.made(1000 * asked.lease_seconds)
             try:
-                return await _with_guards(asked, stage, home)
+                return await _with_guards(asked, stage, home, operator.child.pid or 0)
             finally:
                 await home.api.close()
         finally:
@@ -88,24 +98,44 @@ def shown(asked: Asked, found: Found) -> str:
     lines = [
         f"{asked.guards} guards, leases of {asked.lease_seconds} s, {asked.rollbacks} rollbacks",
         f"fence: median {middle:.2f} s, p99 {percentile(found.fences, 0.99):.2f} s, longest {worst:.2f} s",
+        f"seconds of CPU a fence, medians: {cpu.shown(_medians(found.costs))}",
+        f"seconds of CPU a second at rest: {cpu.shown(found.resting)}",
         f"at rest: {sum(found.requests.values()):.1f} requests/s",
     ]
     return "\n".join(lines + [f"  {name}: {rate:.1f}/s" for name, rate in sorted(found.requests.items())])
 
 
-async def _with_guards(asked: Asked, stage: Stage, home: Home) -> Found:
+async def _with_guards(asked: Asked, stage: Stage, home: Home, operator: int) -> Found:
     guards = [SimulatedGuard(home) for _ in range(asked.guards)]
+    pids = cpu.processes(guards=os.getpid(), operator=operator)
     async with alive(*guards, seconds=START_SECONDS):
         await stage.roll_back("warm-up")
         await stage.fenced("warm-up", guards)
+        _forget_garbage()
+        before = cpu.used(pids)
         requests = await _at_rest(asked.rest_seconds)
-        fences = []
+        resting = {name: value / asked.rest_seconds for name, value in cpu.since(before, pids).items()}
+        fences: list[float] = []
+        costs: list[Mapping[str, float]] = []
         for number in range(asked.rollbacks):
+            before = cpu.used(pids)
             await stage.roll_back(f"rollback-{number}")
             found = await stage.fenced(f"rollback-{number}", guards)
             fences.append(float(found["seconds"]))
-            print(f"{number}: {fences[-1]:.2f} s, {found['guards']}", flush=True)  # noqa: T201 - it takes a while
-    return Found(fences, requests)
+            costs.append(cpu.since(before, pids))
+            line = f"{number}: {fences[-1]:.2f} s, {found['guards']}; CPU: {cpu.shown(costs[-1])}"
+            print(line, flush=True)  # noqa: T201 - it takes a while
+    return Found(fences, costs, requests, resting)
+
+
+def _forget_garbage() -> None:
+    """What lives by now is no garbage: one process of a thousand guards would look at it again and again, unlike a guard."""
+    gc.collect()
+    gc.freeze()
+
+
+def _medians(costs: list[Mapping[str, float]]) -> dict[str, float]:
+    return {name: statistics.median(cost[name] for cost in costs) for name in costs[0]}
 
 
 async def _at_rest(seconds: float) -> dict[str, float]:

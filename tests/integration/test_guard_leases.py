@@ -150,8 +150,8 @@ async def test_a_guard_may_do_what_its_rounds_need_and_nothing_else(guard: RealG
         ("DELETE", ledger, None),
         ("GET", "servingpools", None),
     ]
-    assert [(await guard.api._send(*each))[0] for each in allowed] == [200] * len(allowed)
-    assert [(await guard.api._send(*each))[0] for each in refused] == [403] * len(refused)
+    assert [(await guard.api._send(*each)).status for each in allowed] == [200] * len(allowed)
+    assert [(await guard.api._send(*each)).status for each in refused] == [403] * len(refused)
 
 
 async def test_a_lease_that_somebody_deletes_makes_another_process_of_the_guard(guard: RealGuard, account: Account) -> None:

@@ -11,12 +11,13 @@ from typing import Any
 
 from cachescope.core.errors import ClusterError
 from cachescope.core.leases import Right
-from cachescope.leases.ports import LeaseConflict, LeaseGone, LostAnswer, Stored
+from cachescope.leases.ports import LeaseConflict, LeaseGone, LostAnswer, ServerBusy, Stored
 from cachescope.leases.rounds import Rounds
 
 LEASE_MS = 60_000
 HOP_MS = 7
 SLOW_MS = 9_000
+BUSY = ServerBusy("the API server is busy; it is asked again", 2.0)
 
 
 class Clock:
@@ -41,6 +42,8 @@ class Fault(Enum):
     MARKED = auto()  # somebody marked it for deletion just before
     REFUSED = auto()  # a Role or a schema says no
     SLOW = auto()  # both ways take long
+    BUSY = auto()  # the API server has no time for it
+    BUSY_AFTER = auto()  # it says so of one that it committed all the same
 
 
 @dataclass(frozen=True)
@@ -123,12 +126,16 @@ class FakeStore:
         await self.hop(hop)
         if fault is Fault.LOST_AFTER:
             raise LostAnswer("lost on the way back")
+        if fault is Fault.BUSY_AFTER:
+            raise BUSY
         return stored
 
     def _disturb(self, fault: Fault, name: str) -> None:
         known = self.leases.get(name)
         if fault is Fault.REFUSED:
             raise ClusterError("the Role does not allow it; check the Role")
+        if fault is Fault.BUSY:
+            raise BUSY
         if fault is Fault.DELETED:
             self.delete(name)
         elif known is not None and fault in {Fault.CONFLICT, Fault.MARKED}:
@@ -222,6 +229,7 @@ class LeasedProcess:
         self.right = Right()
         self.lapses: list[int] = []
         self.grants: list[int] = []
+        self.waits: list[float] = []
         self.rounds = rounds(
             self.store,
             self.holder,
@@ -232,6 +240,7 @@ class LeasedProcess:
             granted=lambda: self.grants.append(self.right.generation),
         )
         self.rounds._chance = lambda: 1.0
+        self.rounds._sleep = self._waits  # between the attempts of one round; its pace goes by the event loop
 
     async def round(self, *faults: Fault) -> None:
         """One round whose writes meet these faults."""
@@ -245,6 +254,10 @@ class LeasedProcess:
         done = await self.rounds.acknowledge()
         self.check()
         return done
+
+    async def _waits(self, seconds: float) -> None:
+        self.waits.append(seconds)
+        await self.store.hop(int(1000 * seconds))
 
     def check(self) -> None:
         """What an operator rests on: it waits a lease from the last commit before the read that the process applied."""

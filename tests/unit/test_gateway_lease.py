@@ -29,7 +29,7 @@ from cachescope.gateway.lease_store import RestLeases
 from cachescope.gateway.standing import MAX_AGE_SECONDS, Standing
 from cachescope.kube.rest import ApiError, ConflictError, Document, NotFoundError
 from cachescope.kube.watched import Name
-from cachescope.leases.ports import LeaseConflict, LeaseGone, LostAnswer, Stored
+from cachescope.leases.ports import LeaseConflict, LeaseGone, LostAnswer, ServerBusy, Stored
 from cachescope.leases.rounds import Rounds
 from tests.unit.guard_fakes import until
 from tests.unit.test_ledger_heads import shard_of
@@ -391,7 +391,7 @@ MEANINGS: list[tuple[ApiError, type[Exception]]] = [
     (ApiError(504, "x"), LostAnswer),
     (ApiError(403, "x"), ApiError),
     (ApiError(422, "x"), ApiError),
-    (ApiError(429, "x"), ApiError),
+    (ApiError(429, "x"), ServerBusy),
 ]
 
 

@@ -17,7 +17,7 @@ from cachescope.core.errors import ClusterError, SpecError
 from cachescope.leases import api as lease_api
 from cachescope.leases.api import LeaseApi
 from cachescope.leases.clock import process_clock
-from cachescope.leases.ports import LeaseConflict, LeaseGone, LostAnswer, Stored
+from cachescope.leases.ports import LeaseConflict, LeaseGone, LostAnswer, ServerBusy, Stored
 from cachescope.leases.service_account import ServiceAccount, in_cluster_url
 from cachescope.leases.watch import Watch, lines
 from tests.unit.lease_fakes import Clock
@@ -92,6 +92,8 @@ async def test_each_call_is_one_request_without_parameters(
     else:
         assert (request.body["kind"], request.body["apiVersion"], request.body["spec"]) == ("FenceLease", API_VERSION, {"tick": 7})
         assert request.body["metadata"].get("resourceVersion") == version
+        # A lease that is made has one that manages its fields; the API server takes no wish for none then.
+        assert request.body["metadata"].get("managedFields") == ([{}] if version else None)
         assert (request.body["metadata"]["name"], request.body["metadata"]["namespace"]) == ("pod.boot", "models")
 
 
@@ -114,7 +116,7 @@ BAD: list[tuple[str, int, type[ClusterError]]] = [
     ("create", 404, ClusterError),
     ("create", 403, ClusterError),
     ("replace", 422, ClusterError),
-    ("replace", 429, ClusterError),
+    ("replace", 429, ServerBusy),
     ("create", 302, ClusterError),
     ("ledger", 404, ClusterError),
     ("ledger", 401, ClusterError),
@@ -131,6 +133,16 @@ async def test_each_bad_answer_means_one_thing(site: Site, call: str, status: in
         await CALLS[call](site.api)
     assert type(caught.value) is error
     assert len(site.server.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("header", "seconds"), [("3", 3.0), ("0", 0.0), ("", 1.0), ("-1", 1.0), ("1e9", 1.0), ("86400", 10.0), ("²", 1.0),
+    ("Mon, 30 Nov 2026 00:00:00 GMT", 1.0)],
+)  # fmt: skip
+def test_a_busy_server_says_in_seconds_when_to_ask_again(header: str, seconds: float) -> None:
+    with pytest.raises(ServerBusy) as caught:
+        lease_api._judged(lease_api._Answer(429, b"", header), "replacing it")
+    assert caught.value.seconds == seconds
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"metadata":{},"spec":{"tick":7}}', b"[" * 100_000,

@@ -14,7 +14,7 @@ from cachescope.core.errors import ClusterError, SpecError
 from cachescope.core.ledgers import LedgerFork
 from cachescope.leases.ports import LeaseConflict, LostAnswer, Stored
 from cachescope.leases.rounds import ACKNOWLEDGED, DONE, FAILED, GONE, Rounds
-from tests.unit.lease_fakes import HOP_MS, LEASE_MS, SLOW_MS, Clock, FakeStore, Fault, LeasedProcess
+from tests.unit.lease_fakes import BUSY, HOP_MS, LEASE_MS, SLOW_MS, Clock, FakeStore, Fault, LeasedProcess
 
 UNREADABLE = ClusterError("the ledger cannot be read; look at the API server")
 FORK = LedgerFork("the ledger was restored; wait for the operator")
@@ -59,6 +59,10 @@ async def test_ticks_rise_with_every_attempt_even_while_the_clock_stands() -> No
         ([Fault.LATE], 2, 1),
         ([Fault.LOST_BEFORE, Fault.LOST_AFTER], 2, 2),
         ([Fault.CONFLICT, Fault.LOST_AFTER], 2, 2),
+        ([Fault.BUSY], 2, 2),
+        ([Fault.BUSY, Fault.BUSY, Fault.LOST_AFTER], 3, 3),
+        ([Fault.LOST_BEFORE, Fault.BUSY], 3, 3),
+        ([Fault.BUSY_AFTER], 2, 1),
     ],
 )
 async def test_the_right_counts_from_the_send_of_the_attempt_that_is_stored(faults: list[Fault], writes: int, counted: int) -> None:
@@ -70,7 +74,30 @@ async def test_the_right_counts_from_the_send_of_the_attempt_that_is_stored(faul
     attempts = process.store.ticks[before:]  # ticks are the times of the sends here
     assert len(attempts) == writes
     assert process.clock() + process.left == attempts[counted - 1] + LEASE_MS
-    assert process.rounds.outcomes[DONE] == 2
+    assert (process.rounds.outcomes[DONE], process.rounds.outcomes[FAILED]) == (2, 0)
+
+
+async def test_a_busy_api_server_is_asked_again_when_it_says_and_not_by_all_at_once() -> None:
+    process = LeasedProcess()
+    process.holder.read_faults = [BUSY, BUSY]
+    await process.round(Fault.BUSY)
+    assert (process.rounds.outcomes[DONE], process.waits) == (1, [2.0, 2.0, 2.0])
+    process.rounds._chance = lambda: 0.0
+    assert await process.acknowledge(Fault.BUSY)
+    assert process.waits[3:] == [1.0]
+
+
+async def test_a_round_is_not_patient_for_ever_and_then_grants_nothing() -> None:
+    process = LeasedProcess()
+    await process.round()
+    granted = process.clock() + process.left
+    began_at = process.clock()
+    await process.round(*[Fault.BUSY] * 100)
+    assert process.rounds.outcomes[FAILED] == 1
+    assert LEASE_MS // 6 <= process.clock() - began_at < LEASE_MS // 6 + 1000
+    assert process.clock() + process.left == granted
+    await process.round()
+    assert (process.rounds.outcomes[DONE], process.right.generation) == (2, 1)
 
 
 @pytest.mark.parametrize(

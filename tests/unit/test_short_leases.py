@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import random
+import uuid
 from typing import Any
 
 import pytest
@@ -16,14 +18,13 @@ from cachescope.gateway.short_leases import write_readable
 from tests.unit.whole_path import ROOT_KEYS
 
 KEYS = lease_keys(parse_keys(ROOT_KEYS).root)
-MARK = Mark(Lineage(2**40, "1" * 32), 2**40, sha256(b"x"))
 
 
-def written(pools: int, namespaces: int = 1) -> tuple[LeaseStatement, LeaseStatement]:
-    """A statement, and what can be read of it."""
-    uids = [f"{number:08}-0000-4000-8000-000000000000" for number in range(pools)]
+def written(pools: int, namespaces: int = 1, pods: int = 2) -> tuple[LeaseStatement, LeaseStatement]:
+    """A statement, and what can be read of it. Names and digests are random, as they are: that is what deflating leaves."""
+    chance = random.Random(pools)  # noqa: S311 - names of a test
+    uids = [_uid(chance) for _ in range(pools)]
     keys = [authorization_key(f"namespace-{number}") for number in range(namespaces)]
-    witness: dict[str, Any] = {"floors": {f"{number:064x}": 2**40 for number in range(256)}}
     statement = LeaseStatement(
         GATEWAY,
         "pod-uid",
@@ -31,13 +32,25 @@ def written(pools: int, namespaces: int = 1) -> tuple[LeaseStatement, LeaseState
         1,
         60_000,
         "0.1.0",
-        acknowledged=dict.fromkeys([*keys, *uids], MARK),
-        witnesses=dict.fromkeys(keys, witness),
-        routable={uid: (uid, uid) for uid in uids},
+        acknowledged={name: _mark(chance) for name in (*keys, *uids)},
+        witnesses={key: _witness(chance) for key in keys},
+        routable={uid: tuple(_uid(chance) for _ in range(pods)) for uid in uids},
     )
     text = write_readable(KEYS.current, statement)
     assert FenceLeaseSpec(holder="Gateway", pod="g", tick=1, lease_seconds=60, version="0.1.0", statement=text)
     return statement, read_lease(KEYS, text, name=lease_name("pod-uid", "ab" * 16))
+
+
+def _uid(chance: random.Random) -> str:
+    return str(uuid.UUID(int=chance.getrandbits(128), version=4))
+
+
+def _mark(chance: random.Random) -> Mark:
+    return Mark(Lineage(chance.getrandbits(31), f"{chance.getrandbits(128):032x}"), 7, sha256(chance.randbytes(32)))
+
+
+def _witness(chance: random.Random) -> dict[str, Any]:
+    return {"floors": {chance.randbytes(32).hex(): 2**40 for _ in range(256)}}
 
 
 def test_a_thousand_pools_are_said_whole(caplog: pytest.LogCaptureFixture) -> None:
@@ -46,10 +59,10 @@ def test_a_thousand_pools_are_said_whole(caplog: pytest.LogCaptureFixture) -> No
     assert not caplog.records
 
 
-@pytest.mark.parametrize("pools", [1_500, 5_000])
-def test_of_more_pools_it_says_what_fits_and_logs_what_does_not(pools: int, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(("pools", "pods"), [(1_500, 12), (5_000, 2)])
+def test_of_more_pools_it_says_what_fits_and_logs_what_does_not(pools: int, pods: int, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
-        statement, read = written(pools)
+        statement, read = written(pools, pods=pods)
     assert 0 < len(read.acknowledged) <= len(statement.acknowledged)
     assert len(read.routable) < pools
     assert (len(read.acknowledged) == len(statement.acknowledged)) is (pools == 1_500)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import zlib
 
 import pytest
 from hypothesis import given
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from cachescope.core.errors import WireFormatError
 from cachescope.core.keys import Key, KeyRing
-from cachescope.core.signed import MAX_CHARACTERS, key_id_of, read_signed, sign
+from cachescope.core.signed import MAX_CHARACTERS, claimed, key_id_of, read_signed, sign
 from tests.unit.core_strategies import KEY, NEWER_KEY, OTHER_KEY
 
 RING = KeyRing.of(KEY)
@@ -109,3 +110,43 @@ def test_a_document_that_is_too_deep_is_refused_and_ends_nothing() -> None:
     text = f"v1.{_encoded(KEY.id.encode())}.{_encoded(deep)}.{_encoded(mac)}"
     with pytest.raises(WireFormatError, match="not a JSON object"):
         read_signed(RING, "lease", text, most=100_000)
+
+
+def _signed(body: bytes) -> str:
+    """Whatever a holder of the key likes."""
+    mac = KEY.mac("cachescope/signed", "lease", "v1", KEY.id, body)
+    return f"v1.{_encoded(KEY.id.encode())}.{_encoded(body)}.{_encoded(mac)}"
+
+
+@given(st.dictionaries(st.text(), st.integers() | st.text()))
+def test_a_deflated_document_is_read_as_it_was_signed(payload: dict[str, int | str]) -> None:
+    text = sign(KEY, "lease", payload, deflated=True)
+    assert read_signed(RING, "lease", text, most_inflated=10**6) == claimed(text, most_inflated=10**6) == payload
+    plain = sign(KEY, "lease", payload)
+    assert read_signed(RING, "lease", plain, most_inflated=10**6) == payload
+
+
+def test_a_document_is_inflated_where_it_may_be_and_up_to_a_length() -> None:
+    text = sign(KEY, "lease", {"x": "y" * 100_000}, deflated=True)
+    assert len(text) < 2000
+    assert len(read_signed(RING, "lease", text, most_inflated=100_008)["x"]) == 100_000
+    for most in (0, 1, 100_007):
+        with pytest.raises(WireFormatError, match="not a JSON object"):
+            read_signed(RING, "lease", text, most_inflated=most)
+
+
+EMPTY = zlib.compress(b"{}")
+
+
+@pytest.mark.parametrize("body", [b"", b"[1]", b"x", zlib.compress(b"[1]"), EMPTY[:-1], EMPTY + b"{}"])
+def test_a_payload_that_is_cut_or_goes_on_is_refused(body: bytes) -> None:
+    assert read_signed(RING, "lease", _signed(EMPTY), most_inflated=1000) == {}
+    with pytest.raises(WireFormatError, match="not a JSON object"):
+        read_signed(RING, "lease", _signed(body), most_inflated=1000)
+
+
+def test_nothing_is_inflated_that_nobody_signed(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = sign(KEY, "lease", PAYLOAD, deflated=True)
+    monkeypatch.setattr(zlib, "decompressobj", pytest.fail)
+    with pytest.raises(WireFormatError, match="MAC"):
+        read_signed(RING, "lease", text[:-4] + ("AAAA" if text[-4:] != "AAAA" else "BBBA"), most_inflated=1000)

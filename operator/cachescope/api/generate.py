@@ -1,7 +1,7 @@
 """Writes the CRDs: `python -m cachescope.api.generate`, with `--check` it only compares.
 
 They go to `crds/` for kubectl and GitOps tools, and to the templates of the chart `cachescope-crds`: Helm never updates what lies
-in a chart's own `crds/` folder.
+in a chart's own `crds/` folder. What else lies there under other names is left alone.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 import yaml
 
 from cachescope.api.crds import definitions
+from cachescope.api.documents import GROUP
 
 ROOT = Path(__file__).parents[3]
 COMMAND = "make generate"
@@ -39,7 +40,7 @@ def template(text: str) -> str:
 def main(arguments: list[str]) -> int:
     """Write the files, or with `--check` say which differ."""
     made = files()
-    found = {str(path.relative_to(ROOT)) for name in made for path in (ROOT / name).parent.glob("*.yaml")}
+    found = {str(path.relative_to(ROOT)) for name in made for path in (ROOT / name).parent.glob(f"*.{GROUP}.yaml")}
     different = sorted(name for name, text in made.items() if name not in found or (ROOT / name).read_text("utf-8") != text)
     stale = sorted(found - made.keys())
     if "--check" in arguments:

@@ -2,7 +2,8 @@
 
 Form: `v1.<key id>.<payload>.<mac>`, payload and MAC in URL-safe base64 without padding. The MAC covers the purpose, the
 version, the key id and the payload's exact bytes, so that a document of one purpose is worthless for another. Readers accept the
-current version and the one before it.
+current version and the one before it. A payload may be deflated (RFC 1950): the MAC covers it as it travels, so that nothing is
+inflated that nobody signed.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import base64
 import binascii
 import json
 import re
+import zlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -20,29 +22,32 @@ from cachescope.core.keys import Key, KeyRing, matches
 VERSION = "v1"
 READABLE = frozenset({VERSION})
 MAX_CHARACTERS = 16_384
+_QUICKLY = 1
 _ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 _BASE64 = re.compile(r"[A-Za-z0-9_-]*\Z")
 _LAST: tuple[frozenset[str], ...] = (frozenset(_ALPHABET) | {""}, frozenset(), frozenset("AQgw"), frozenset(_ALPHABET[::4]))
 """By length modulo four, the characters that can end a text whose unused bits are zero."""
 
 
-def sign(key: Key, purpose: str, payload: Mapping[str, Any]) -> str:
+def sign(key: Key, purpose: str, payload: Mapping[str, Any], *, deflated: bool = False) -> str:
     """Sign a JSON object.
 
     Args:
         key: The key of this purpose.
         purpose: What the document is, e.g. `permit`.
         payload: A JSON object.
+        deflated: Whether to deflate it; for documents of some length.
 
     Returns:
         ASCII text that fits a header.
     """
     body = json.dumps(payload, separators=(",", ":")).encode()
+    body = zlib.compress(body, _QUICKLY) if deflated else body
     mac = key.mac("cachescope/signed", purpose, VERSION, key.id, body)
     return f"{VERSION}.{_encode(key.id.encode())}.{_encode(body)}.{_encode(mac)}"
 
 
-def read_signed(keys: KeyRing, purpose: str, text: str, *, most: int = MAX_CHARACTERS) -> dict[str, Any]:
+def read_signed(keys: KeyRing, purpose: str, text: str, *, most: int = MAX_CHARACTERS, most_inflated: int = 0) -> dict[str, Any]:
     """Verify a signed document and return its object.
 
     Args:
@@ -50,6 +55,7 @@ def read_signed(keys: KeyRing, purpose: str, text: str, *, most: int = MAX_CHARA
         purpose: What the document is.
         text: The document.
         most: Its greatest length; what travels in a header is short.
+        most_inflated: Greatest length of its payload in bytes if that may be deflated; 0 if it may not.
 
     Raises:
         WireFormatError: The text is no such document, its key is unknown, or its MAC does not match.
@@ -60,13 +66,16 @@ def read_signed(keys: KeyRing, purpose: str, text: str, *, most: int = MAX_CHARA
         raise WireFormatError(f"the {purpose} is signed with an unknown key; check that both sides mount the same key Secret")
     if not matches(mac, key.mac("cachescope/signed", purpose, version, key_id, body)):
         raise WireFormatError(f"the MAC of the {purpose} does not match; only a gateway or guard of this pool can make one")
-    try:
-        payload = json.loads(body)
-    except (ValueError, RecursionError):  # whoever holds a key may still sign nonsense
-        payload = None
-    if not isinstance(payload, dict):
-        raise WireFormatError(f"the {purpose} is not a JSON object; update the older side")
-    return payload
+    return _object(purpose, body, most_inflated)
+
+
+def claimed(text: str, *, most: int = MAX_CHARACTERS, most_inflated: int = 0) -> dict[str, Any]:
+    """What a signed document says, whoever wrote it: for people to look at, never to act on.
+
+    Raises:
+        WireFormatError: The text is no signed document.
+    """
+    return _object("signed document", _split(text, most)[2], most_inflated)
 
 
 def key_id_of(text: str) -> str:
@@ -88,6 +97,27 @@ def _split(text: str, most: int = MAX_CHARACTERS) -> tuple[str, str, bytes, byte
         return parts[0], _decode(parts[1]).decode(), _decode(parts[2]), _decode(parts[3])
     except (binascii.Error, ValueError) as error:
         raise WireFormatError("a signed document holds URL-safe base64; send what the gateway made, whole") from error
+
+
+def _object(what: str, body: bytes, most_inflated: int) -> dict[str, Any]:
+    try:
+        payload = json.loads(_inflated(body, most_inflated) if most_inflated else body)
+    except (ValueError, RecursionError, zlib.error):  # whoever holds a key may still sign nonsense
+        payload = None
+    if not isinstance(payload, dict):
+        raise WireFormatError(f"the {what} is not a JSON object; update the older side")
+    return payload
+
+
+def _inflated(body: bytes, most: int) -> bytes:
+    """A payload that may be deflated; no JSON object begins as a deflated one does."""
+    if body.startswith(b"{"):
+        return body
+    inflating = zlib.decompressobj()
+    content = inflating.decompress(body, most)
+    if not inflating.eof or inflating.unused_data:
+        raise ValueError("the payload is cut, goes on, or is too long")
+    return content
 
 
 def _encode(content: bytes) -> str:

@@ -27,12 +27,14 @@ from cachescope.core.labels import HEAD, LEDGER_LABEL
 from cachescope.core.leases import GATEWAY, LeaseStatement, lease_name
 from cachescope.core.ledgers import Mark, authorization_key
 from cachescope.gateway.configuration import Configuration
+from cachescope.gateway.lease_store import meaning
 from cachescope.gateway.ledger_heads import LedgerRead
 from cachescope.gateway.readings import KnownLedger, Reading, read_ledger, whatever
 from cachescope.gateway.short_leases import write_readable
 from cachescope.gateway.snapshot import Snapshot
-from cachescope.kube.rest import NotFoundError, collection
+from cachescope.kube.rest import ApiError, NotFoundError, collection
 from cachescope.kube.watched import Api, Name, name_of, pages
+from cachescope.leases.clock import renew_time
 
 Routable = Callable[[], Mapping[str, tuple[str, ...]]]
 """Gives the UIDs of the pods that are routed to, by pool UID."""
@@ -131,6 +133,7 @@ class GatewayLease:
             pod=self._pod.name,
             tick=tick,
             lease_seconds=self._times.lease_ms // 1000,
+            renew_time=renew_time(),
             version=cachescope.__version__,
             statement=write_readable(snapshot.keys.lease, statement),
         )
@@ -142,6 +145,12 @@ class GatewayLease:
         Raises:
             ClusterError: They cannot be read.
         """
+        try:
+            return await self._read()
+        except ApiError as error:
+            raise meaning(error) from error
+
+    async def _read(self) -> LedgerRead:
         ledgers = self._configuration.ledgers
         before, read = ledgers.known, whatever(read_ledger)
         found = pages(self._api, self._ledgers, labelSelector=_HEADS)

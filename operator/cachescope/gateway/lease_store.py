@@ -9,7 +9,8 @@ from cachescope.api.documents import API_VERSION
 from cachescope.api.ledgers import FenceLease
 from cachescope.core.errors import ClusterError
 from cachescope.kube.rest import ApiError, ConflictError, Document, NotFoundError, collection
-from cachescope.leases.ports import LeaseConflict, LeaseGone, LostAnswer, Stored
+from cachescope.leases.api import NOBODY
+from cachescope.leases.ports import LeaseConflict, LeaseGone, LostAnswer, ServerBusy, Stored
 
 
 class Writer(Protocol):
@@ -43,7 +44,7 @@ class RestLeases:
         try:
             return _stored(await self._api.create(self._path, self._document(name, spec)))
         except ApiError as error:
-            raise _meaning(error) from error
+            raise meaning(error) from error
 
     async def replace(self, name: str, spec: Mapping[str, Any], resource_version: str) -> Stored:
         """Replace a lease that still has that version."""
@@ -52,7 +53,7 @@ class RestLeases:
         except NotFoundError as error:
             raise LeaseGone(str(error)) from error
         except ApiError as error:
-            raise _meaning(error) from error
+            raise meaning(error) from error
 
     async def get(self, name: str) -> Stored | None:
         """Read a lease by quorum."""
@@ -60,9 +61,11 @@ class RestLeases:
             return _stored(await self._api.get(f"{self._path}/{name}"))
         except NotFoundError:
             return None
+        except ApiError as error:
+            raise meaning(error) from error
 
     def _document(self, name: str, spec: Mapping[str, Any], resource_version: str | None = None) -> Document:
-        version = {"resourceVersion": resource_version} if resource_version else {}
+        version = {"resourceVersion": resource_version, "managedFields": NOBODY} if resource_version else {}
         metadata = {"name": name, "namespace": self._namespace, **version}
         return {"apiVersion": API_VERSION, "kind": FenceLease.KIND, "metadata": metadata, "spec": dict(spec)}
 
@@ -75,7 +78,10 @@ def _stored(document: Document) -> Stored:
         raise LostAnswer(f"the answer shows no FenceLease ({error!r}); it is read again") from error
 
 
-def _meaning(error: ApiError) -> ClusterError:
+def meaning(error: ApiError) -> ClusterError:
+    """An answer of the API server as lease rounds understand it."""
     if isinstance(error, ConflictError):
         return LeaseConflict(str(error))
+    if error.status == 429:
+        return ServerBusy(str(error))
     return LostAnswer(str(error)) if error.status == 0 or error.status >= 500 else error

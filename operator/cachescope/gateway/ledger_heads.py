@@ -4,7 +4,8 @@ Rules:
 
 - what this process has seen never falls, whatever a ledger says later (`core.ledgers.followed`);
 - a round's read decides: it alone brings a ledger that was not known and takes over a new lineage. What does not follow from what
-  was known (a fork), or cannot be read, is not in use: nothing is issued by it, and it is not acknowledged;
+  was known (a fork, or a lineage that lacks some of it), or cannot be read, is not in use: nothing is issued by it, and it is not
+  acknowledged;
 - the watch is a hint: it raises a head within its lineage, at once. Whatever else it shows is left to the next round, and asks for
   one. It brings shards too, which count only by the marks of a head;
 - a ledger that vanished is not in use; what was seen of it is remembered for when it comes back, and denies who was denied.
@@ -20,6 +21,7 @@ from typing import Any
 
 from cachescope.core.errors import SpecError
 from cachescope.core.ledgers import AUTHORIZATION_HEAD, Ledger, LedgerFork, Role, authorization_key, followed
+from cachescope.core.lineages import taken
 from cachescope.core.log_lines import fault_of
 from cachescope.gateway.authorizations import Authorization, PoolState
 from cachescope.gateway.readings import KnownLedger, Reading, role_of
@@ -191,11 +193,17 @@ def _after_read(before: KnownLedger | None, known: KnownLedger | None, reading: 
     newer = reading.value
     if newer is None:
         raise SpecError(reading.fault)
-    followed(before.ledger if before else None, newer.ledger)
+    _take(before, newer)
     if known is None or known is before:
         return newer if before is None or before.ledger.mark != newer.ledger.mark else before
     if newer.ledger.lineage == known.ledger.lineage and newer.ledger.sequence < known.ledger.sequence:
         followed(newer.ledger, known.ledger)
         return known
-    followed(known.ledger, newer.ledger)
+    _take(known, newer)
     return newer
+
+
+def _take(known: KnownLedger | None, newer: KnownLedger) -> None:
+    """See that a ledger follows from what was known. Of a pool every later lineage does: its guards see to that, and witness it."""
+    follows = taken if newer.ledger.role is Role.AUTHORIZATION else followed
+    follows(known.ledger if known else None, newer.ledger)

@@ -4,7 +4,9 @@ Rules:
 
 - every request is sent once: the HTTP client's own retries are off, since an identical write proves nothing;
 - reads carry no `resourceVersion`, so that the API server answers them by quorum; what a watch brings is a hint;
-- a write whose answer did not come, or does not say what is stored, is a lost answer: it may have been committed.
+- a write whose answer did not come, or does not say what is stored, is a lost answer: it may have been committed;
+- nobody shares a lease, so that there are no managers of its fields to keep: noting them is a sixth of what a write costs the API
+  server, and every write of a lease says that it need not.
 
 An engine's image has aiohttp; it is imported with the first request, so that this module needs the standard library alone.
 """
@@ -20,7 +22,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from cachescope.core.errors import ClusterError
-from cachescope.leases.ports import LeaseConflict, LeaseGone, LostAnswer, Stored, Written
+from cachescope.leases.ports import LeaseConflict, LeaseGone, LostAnswer, ServerBusy, Stored, Written
 from cachescope.leases.service_account import ServiceAccount
 from cachescope.leases.watch import Watch
 
@@ -30,7 +32,11 @@ if TYPE_CHECKING:
 API_VERSION = "cachescope.dev/v1alpha1"
 LEASES = "fenceleases"
 LEDGERS = "epochledgers"
+NOBODY: list[dict[str, str]] = [{}]
+"""As `managedFields` of a write: the API server keeps none from then on."""
 _SHORT = 10_000
+_BUSY_SECONDS = 1.0
+_LONGEST_SECONDS = 10.0
 
 
 class LeaseApi:
@@ -54,21 +60,21 @@ class LeaseApi:
 
     async def create(self, name: str, spec: Mapping[str, Any]) -> Written:
         """Create a lease; raises what `LeaseStore` says."""
-        status, content = await self._send("POST", LEASES, self._lease(name, spec))
-        return _stored(_judged(status, content, f"creating the FenceLease {name}"))
+        answer = await self._send("POST", LEASES, self._lease(name, spec))
+        return _stored(_judged(answer, f"creating the FenceLease {name}"))
 
     async def replace(self, name: str, spec: Mapping[str, Any], resource_version: str) -> Written:
         """Replace a lease that still has that version; raises what `LeaseStore` says."""
-        body = self._lease(name, spec, resourceVersion=resource_version)
-        status, content = await self._send("PUT", f"{LEASES}/{name}", body)
-        if status == 404:
+        body = self._lease(name, spec, resourceVersion=resource_version, managedFields=NOBODY)
+        answer = await self._send("PUT", f"{LEASES}/{name}", body)
+        if answer.status == 404:
             raise LeaseGone(f"the FenceLease {name} is not there any more; leave FenceLeases to the operator")
-        return _stored(_judged(status, content, f"replacing the FenceLease {name}"))
+        return _stored(_judged(answer, f"replacing the FenceLease {name}"))
 
     async def get(self, name: str) -> Stored | None:
         """Read a lease by quorum; `None` when it is not there."""
-        status, content = await self._send("GET", f"{LEASES}/{name}")
-        return None if status == 404 else _stored(_judged(status, content, f"reading the FenceLease {name}"))
+        answer = await self._send("GET", f"{LEASES}/{name}")
+        return None if answer.status == 404 else _stored(_judged(answer, f"reading the FenceLease {name}"))
 
     async def ledger(self, name: str) -> object:
         """Read the spec of an `EpochLedger` by quorum.
@@ -76,8 +82,8 @@ class LeaseApi:
         Raises:
             ClusterError: It cannot be read, or is not there.
         """
-        status, content = await self._send("GET", f"{LEDGERS}/{name}")
-        document = _judged(status, content, f"reading the EpochLedger {name}")
+        answer = await self._send("GET", f"{LEDGERS}/{name}")
+        document = _judged(answer, f"reading the EpochLedger {name}")
         return document.get("spec") if isinstance(document, dict) else None
 
     def watch_ledger(self, name: str) -> AsyncIterator[object]:
@@ -86,8 +92,7 @@ class LeaseApi:
 
     async def listed(self, query: str) -> Any:  # noqa: ANN401 - JSON of any kind
         """A list of ledgers by quorum; implements `WatchedServer`."""
-        status, content = await self._send("GET", f"{LEDGERS}?{query}")
-        return _judged(status, content, "listing EpochLedgers")
+        return _judged(await self._send("GET", f"{LEDGERS}?{query}"), "listing EpochLedgers")
 
     async def streamed(self, query: str, seconds: float) -> AsyncGenerator[bytes, None]:
         """The parts of a watch of ledgers as they come; implements `WatchedServer`."""
@@ -99,7 +104,7 @@ class LeaseApi:
         try:
             async with self._open().get(f"{self._root}/{LEDGERS}?{query}", **options) as response:
                 if response.status != 200:
-                    _judged(response.status, await response.content.read(_SHORT), "watching EpochLedgers")
+                    _judged(_answer(response, await response.content.read(_SHORT)), "watching EpochLedgers")
                 async for part in response.content.iter_any():
                     yield part
         except (aiohttp.ClientError, asyncio.TimeoutError, OSError) as error:
@@ -111,19 +116,19 @@ class LeaseApi:
         if session is not None:
             await session.close()
 
-    def _lease(self, name: str, spec: Mapping[str, Any], **metadata: str) -> dict[str, Any]:
+    def _lease(self, name: str, spec: Mapping[str, Any], **metadata: object) -> dict[str, Any]:
         named = {"name": name, "namespace": self._namespace, **metadata}
         return {"apiVersion": API_VERSION, "kind": "FenceLease", "metadata": named, "spec": dict(spec)}
 
-    async def _send(self, method: str, path: str, body: dict[str, Any] | None = None) -> tuple[int, bytes]:
-        """Send one request once; its status and the answer's content."""
+    async def _send(self, method: str, path: str, body: dict[str, Any] | None = None) -> _Answer:
+        """Send one request once."""
         import aiohttp  # noqa: PLC0415 - the engine has it; whoever only imports this module need not
 
         session, options = self._open(), await self._options()
         data = json.dumps(body) if body is not None else None
         try:
             async with session.request(method, f"{self._root}/{path}", data=data, **options) as response:
-                return response.status, await response.read()
+                return _answer(response, await response.read())
         except (aiohttp.ClientError, asyncio.TimeoutError, OSError) as error:
             problem = f"the API server did not answer {method} {path} ({type(error).__name__})"
             raise LostAnswer(f"{problem}; look at the network between this pod and the API server") from error
@@ -145,6 +150,21 @@ class LeaseApi:
         return self._session
 
 
+@dataclass(frozen=True)
+class _Answer:
+    """What the API server answered.
+
+    Attributes:
+        status: HTTP status.
+        content: The content.
+        retry_after: The header `Retry-After`; empty without one.
+    """
+
+    status: int
+    content: bytes
+    retry_after: str
+
+
 @dataclass
 class _Sent:
     """Whether a request has had its connection."""
@@ -160,10 +180,18 @@ async def _only_once(_session: object, context: SimpleNamespace, _parameters: ob
     sent.connected = True
 
 
-def _judged(status: int, content: bytes, what: str) -> Any:  # noqa: ANN401 - JSON of any kind
+def _answer(response: aiohttp.ClientResponse, content: bytes) -> _Answer:
+    return _Answer(response.status, content, response.headers.get("Retry-After", ""))
+
+
+def _judged(answer: _Answer, what: str) -> Any:  # noqa: ANN401 - JSON of any kind
     """The document of a good answer; any other answer as an error."""
+    status, content = answer.status, answer.content
     if status == 409:
         raise LeaseConflict(f"{what}: it changed or is there already (409); it is read again")
+    if status == 429:
+        problem = f"{what}: the API server is busy (429)"
+        raise ServerBusy(f"{problem}; let the chart cachescope-crds give leases a priority level", _seconds(answer))
     if status >= 500:
         raise LostAnswer(f"{what}: the API server answered {status}; look at its health")
     if not 200 <= status < 300:
@@ -183,6 +211,12 @@ def _stored(document: Any) -> Stored:  # noqa: ANN401 - the parser is where unty
         return Stored(version, tick, metadata.get("deletionTimestamp") is not None)
     except (KeyError, TypeError, AttributeError) as error:
         raise LostAnswer(f"the answer is no FenceLease ({error!r}); check that the CRDs are those of this version") from error
+
+
+def _seconds(answer: _Answer) -> float:
+    """When to ask again; the API server gives whole seconds, and a date (RFC 9110, 10.2.3) would need another machine's clock."""
+    given = answer.retry_after
+    return min(float(given), _LONGEST_SECONDS) if given.isascii() and given.isdigit() else _BUSY_SECONDS
 
 
 def _reason(content: bytes) -> str:

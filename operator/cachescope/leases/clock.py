@@ -1,4 +1,7 @@
-"""The one clock of a guard or gateway process: milliseconds that go on while the machine sleeps (`CLOCK_BOOTTIME`)."""
+"""The one clock of a guard or gateway process: milliseconds that go on while the machine sleeps (`CLOCK_BOOTTIME`).
+
+Its lease also says when it was written, by the machine's wall clock: for people, and nothing rests on it.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,11 @@ def process_clock() -> Callable[[], int]:
     """
     started_at = _boot_milliseconds()
     return lambda: _boot_milliseconds() - started_at
+
+
+def renew_time() -> str:
+    """The present (RFC 3339), for `FenceLease.spec.renewTime`."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
 def _boot_milliseconds() -> int:

@@ -21,6 +21,18 @@ class LostAnswer(ClusterError):  # noqa: N818 - the same
     """Nobody knows whether the write was committed: no answer, an error of the server (5xx), or one that cannot be read."""
 
 
+class ServerBusy(ClusterError):  # noqa: N818 - the same
+    """The API server has no time for a request now (429): it was not looked at, and may be made again, as another attempt.
+
+    Attributes:
+        seconds: When, as the API server asks.
+    """
+
+    def __init__(self, message: str, seconds: float = 1.0) -> None:
+        super().__init__(message)
+        self.seconds = seconds
+
+
 @dataclass(frozen=True)
 class Stored:
     """A lease as the API server shows it.
@@ -49,6 +61,7 @@ class LeaseStore(Protocol):
         Raises:
             LeaseConflict: It is there already.
             LostAnswer: It may have been created.
+            ServerBusy: It was not looked at.
             ClusterError: It was refused.
         """
 
@@ -59,6 +72,7 @@ class LeaseStore(Protocol):
             LeaseConflict: It has another version.
             LeaseGone: It is not there.
             LostAnswer: It may have been replaced.
+            ServerBusy: It was not looked at.
             ClusterError: It was refused.
         """
 

@@ -6,6 +6,9 @@ Rules:
 - the right runs from the send of the attempt whose tick the API server shows, never from an answer or a read;
 - every attempt carries a higher tick, read before its send, and the expected version; nothing is ever sent twice as it is;
 - after a conflict or a lost answer a quorum read of the own lease decides; then there is one new attempt, and no more;
+- an API server that is busy (429) is asked again within the round, when it says and not all at once, for a sixth of the lease: a
+  thousand processes acknowledge in the same moment, and one that was sent away once has not failed. Each time is an attempt of its
+  own, so that even a write that was committed all the same is found by its version;
 - a lease that is gone or being deleted ends the right and everything that rests on it, and the process goes on under a new name;
 - between two rounds there are *acknowledgements*: the lease alone is written, at once, when there is something new to say; they
   extend no right, and only a process whose right lasts and whose last round succeeded makes them;
@@ -25,15 +28,17 @@ import logging
 import random
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 from cachescope.core.errors import CacheScopeError, ClusterError
 from cachescope.core.leases import Right
 from cachescope.core.ledgers import LedgerFork
 from cachescope.core.log_lines import fault_of
 from cachescope.leases.pace import LEAST_SECONDS, Pace
-from cachescope.leases.ports import Holder, LeaseConflict, LeaseGone, LeaseStore, LostAnswer, Stored
+from cachescope.leases.ports import Holder, LeaseConflict, LeaseGone, LeaseStore, LostAnswer, ServerBusy, Stored
 
 _LOG = logging.getLogger(__name__)
+_T = TypeVar("_T")
 _ATTEMPTS = 2
 _DOUBLINGS = 10
 _RELEASE_SECONDS = 2.0
@@ -79,6 +84,8 @@ class Rounds:
         self._right = right
         self._clock = clock
         self._lease_ms = lease_ms
+        self._sleep = sleep
+        self._patient_until = 0
         self._pace = Pace(sleep)
         self._chance: Callable[[], float] = random.random
         self._lapsed = lapsed
@@ -130,6 +137,7 @@ class Rounds:
         return not self._unfinished and not self._failures and self._right.live(self._clock())
 
     async def _counted(self, steps: Awaitable[object], outcome: str) -> bool:
+        self._patient_until = self._clock() + self._lease_ms // 6
         try:
             await steps
         except Exception as error:
@@ -149,7 +157,7 @@ class Rounds:
 
     async def _take(self) -> None:
         try:
-            await self._holder.apply(await self._holder.read_heads())
+            await self._holder.apply(await self._patiently(self._holder.read_heads))
         except LedgerFork:
             if not self._fork_shown:
                 await self._write()
@@ -174,17 +182,31 @@ class Rounds:
         raise ClusterError("the lease was not written in two attempts; look at the API server, and at who else writes FenceLeases")
 
     async def _attempt(self, name: str, sent: dict[int, int]) -> Stored | None:
-        """One attempt; what the API server shows of the lease then."""
+        """One attempt, or as many as a busy API server lets pass by; what it shows of the lease then."""
+        try:
+            return await self._patiently(lambda: self._send(name, sent))
+        except (LeaseConflict, LostAnswer):
+            return await self._patiently(lambda: self._store.get(name))
+
+    async def _send(self, name: str, sent: dict[int, int]) -> Stored:
         now = self._clock()
         self._tick = max(now, self._tick + 1)
         spec = self._holder.spec(self._tick)
         sent[self._tick] = now
-        try:
-            if self._version is None:
-                return await self._store.create(name, spec)
-            return await self._store.replace(name, spec, self._version)
-        except (LeaseConflict, LostAnswer):
-            return await self._store.get(name)
+        if self._version is None:
+            return await self._store.create(name, spec)
+        return await self._store.replace(name, spec, self._version)
+
+    async def _patiently(self, ask: Callable[[], Awaitable[_T]]) -> _T:
+        """Ask again for as long as the API server is busy and there is time."""
+        while True:
+            try:
+                return await ask()
+            except ServerBusy as busy:  # noqa: PERF203 - each time fails by itself
+                left = (self._patient_until - self._clock()) / 1000
+                if left <= 0:
+                    raise
+                await self._sleep(min(busy.seconds * (0.5 + 0.5 * self._chance()), left))
 
     def _learn(self, stored: Stored | None) -> None:
         if stored is None and self._version is None:
