@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
 
 
 class Metrics:
@@ -53,10 +54,11 @@ class Metrics:
         """A fence is complete."""
         self._fences.labels(role).observe(seconds)
 
-    def leads(self, ages: Callable[[], Mapping[str, float]], depth: Callable[[], int]) -> None:
+    def leads(self, ages: Callable[[], Mapping[str, float]], depth: Callable[[], int], fences: Collector) -> None:
         """This process leads from now on."""
         self._ages = ages
         self._queue.set_function(depth)
+        self.registry.register(fences)
         self._leading.set(1)
 
     def collect(self) -> list[GaugeMetricFamily]:
