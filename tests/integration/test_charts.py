@@ -39,6 +39,7 @@ FULL = {
     "priorityClassName": "high",
     "apiServers": ["10.0.0.1/32", "fd00::1/128"],
     "serviceMonitor": {"enabled": True},
+    "prometheusRule": {"enabled": True, "labels": {"team": "on-call"}},
     "operator": {"replicas": 2, "podLabels": {"team": "a", COMPONENT_LABEL: "taken"}},
     "gateway": {"replicas": None, "tolerations": [{"key": "gpu", "operator": "Exists"}], "nodeSelector": {"a": "b"}},
 }
@@ -240,8 +241,20 @@ def test_metrics_are_for_the_monitoring_namespace_alone(namespaced: list[dict[st
 def test_kinds_of_the_prometheus_operator_come_only_when_asked_for(
     namespaced: list[dict[str, Any]], cluster: list[dict[str, Any]]
 ) -> None:
-    assert {item["kind"] for item in cluster} - {item["kind"] for item in namespaced} >= {"ServiceMonitor", "PodMonitor"}
+    assert {item["kind"] for item in cluster} - {item["kind"] for item in namespaced} >= {
+        *("ServiceMonitor", "PodMonitor", "PrometheusRule")
+    }
     assert "monitoring.coreos.com" not in json.dumps(namespaced)
+
+
+def test_every_alert_says_how_bad_it_is_and_what_to_do(cluster: list[dict[str, Any]]) -> None:
+    rule = one(cluster, "PrometheusRule", "cachescope")
+    assert rule["metadata"]["labels"]["team"] == "on-call"
+    alerts = [alert for group in rule["spec"]["groups"] for alert in group["rules"]]
+    assert len({alert["alert"] for alert in alerts}) == len(alerts) >= 8
+    for alert in alerts:
+        assert alert["labels"]["severity"] in {"critical", "warning"}
+        assert set(alert["annotations"]) == {"summary", "description"}
 
 
 def test_a_gateway_writes_its_leases_in_its_own_namespace_and_nothing_else(objects: list[dict[str, Any]]) -> None:
@@ -373,3 +386,16 @@ def test_every_example_of_values_is_valid(path: Path) -> None:
 
 def test_it_may_be_a_part_of_another_chart() -> None:
     render("--set", "global.anything=1")
+
+
+@pytest.mark.parametrize("create", [True, False])
+def test_leases_have_a_priority_level_in_which_a_thousand_guards_of_one_pool_can_wait(create: bool) -> None:
+    chart = str(CHART.parent / "cachescope-crds")
+    command = [HELM, "template", "release", chart, "--set", f"flowControl.create={str(create).lower()}"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    found = {item["kind"]: item["spec"] for item in yaml.safe_load_all(done.stdout) if item and "flowcontrol" in item["apiVersion"]}
+    assert set(found) == ({"FlowSchema", "PriorityLevelConfiguration"} if create else set())
+    if create:
+        queuing = found["PriorityLevelConfiguration"]["limited"]["limitResponse"]["queuing"]
+        assert queuing["handSize"] * queuing["queueLengthLimit"] >= 2000
+        assert found["FlowSchema"]["matchingPrecedence"] < 9000, "before the API server's own for ServiceAccounts"

@@ -21,10 +21,17 @@ async def test_the_api_server_sets_plain_defaults_and_no_whole_blocks(server: Se
 
 
 async def test_a_block_that_is_there_gets_its_defaults(server: Server) -> None:
-    empty = {"spec.rollout": {}, "spec.fence": {}, "spec.gpus": {"count": 1}, "spec.allowedTenants": {"namespaces": {}}}
+    empty = {
+        "spec.rollout": {},
+        "spec.fence": {},
+        "spec.guard": {},
+        "spec.gpus": {"count": 1},
+        "spec.allowedTenants": {"namespaces": {}},
+    }
     spec = (await server.try_create(document("ServingPool", empty)))["spec"]
     assert spec["rollout"] == {"strategy": "SpareFirst", "guardUpdates": "WithNextRollout"}
-    assert spec["fence"] == {"leaseSeconds": 60, "onLoss": "Fresh", "freshSeconds": 120}
+    assert spec["fence"] == {"leaseSeconds": 60, "onLoss": "Fresh", "freshSeconds": 120, "cleanup": "None"}
+    assert spec["guard"] == {"mode": "InProcess"}
     assert spec["gpus"] == {"count": 1, "resourceName": "nvidia.com/gpu"}
     assert spec["allowedTenants"] == {"namespaces": {"from": "Same"}}
 

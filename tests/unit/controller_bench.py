@@ -146,6 +146,8 @@ class Bench:
         )
         self.store.listen(self.tenants.hear)
         self.store.listen(self.book.hear)
+        for document in self.store.all("EpochLedger"):
+            self.book.hear(key_of("EpochLedger", document), None, document)
         for document in self.store.all("FenceLease"):
             self.book.hear(Key("FenceLease", "ns", document["metadata"]["name"]), None, document)
         for document in self.store.all("Tenant"):
@@ -185,6 +187,10 @@ class Bench:
     def condition(self, kind: str, name: str, type_: str) -> tuple[str, str]:
         conditions = self.found(kind, name)["status"]["conditions"]
         return next((item["status"], item["reason"]) for item in conditions if item["type"] == type_)
+
+    def message(self, kind: str, name: str, type_: str) -> str:
+        conditions = self.found(kind, name)["status"]["conditions"]
+        return next(str(item["message"]) for item in conditions if item["type"] == type_)
 
     async def pass_over(self, *failures: int) -> None:
         """One pass over the pool, and over the CacheEpochs that it has news for."""

@@ -42,11 +42,15 @@ class FakeHeads:
         self.heads = heads
         self.generation = 1
         self.left_ms = 1000
+        self.over = 0
         self.refreshed = 0
         self.next: Heads | None = None
 
     def right_left_ms(self, now_ms: int) -> int:  # noqa: ARG002 - the port's signature
         return self.left_ms
+
+    def over_ms(self, now_ms: int) -> int:  # noqa: ARG002 - the port's signature
+        return self.over
 
     async def refresh(self) -> None:
         self.refreshed += 1

@@ -9,6 +9,8 @@ from typing import Any
 from cachescope.core.keys import Key, KeyRing
 from cachescope.core.ledger_seals import seal_keys, sealed
 from cachescope.core.ledgers import AUTHORIZATION_HEAD, Floor, Ledger, Lineage, Role, advanced, authorization_key, reborn
+from cachescope.core.lineages import united
+from cachescope.core.restores import merged
 from cachescope.core.types import Epoch, TargetName
 
 SEALS = seal_keys(KeyRing.of(Key("root", b"o" * 32)))
@@ -44,10 +46,12 @@ class LedgerBook:
         changed = {**head.changed, target: head.sequence + 1}
         self.authorization = advanced(head, floors={**head.floors, target: _at_once(epoch)}, changed=changed)
 
-    def rebirth(self, lineage: str) -> None:
-        """Both ledgers in a new lineage, as after a restore that was noticed."""
-        self.pool = reborn(self.pool, Lineage(self.pool.lineage.generation + 1, lineage))
-        self.authorization = reborn(self.authorization, Lineage(self.authorization.lineage.generation + 1, lineage))
+    def rebirth(self, lineage: str, *witnesses: LedgerBook) -> None:
+        """Both ledgers in a new lineage, as after a restore that was noticed, by these witnesses and no others."""
+        self.pool = merged(self.pool, [item.pool for item in witnesses], fresh=Lineage(1, lineage))
+        later = Lineage(self.authorization.lineage.generation + 1, lineage)
+        heads = (self.authorization, *(item.authorization for item in witnesses))
+        self.authorization = reborn(self.authorization, later, ancestors=united(*heads))
 
     def snapshot(self) -> LedgerBook:
         """What a backup of the cluster holds now."""

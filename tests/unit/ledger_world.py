@@ -11,7 +11,8 @@ from cachescope.core.declarations import Declaration, Restoration
 from cachescope.core.epochs import EpochVector
 from cachescope.core.errors import SpecError
 from cachescope.core.heads import behind
-from cachescope.core.ledgers import AUTHORIZATION_HEAD, Floor, Ledger, LedgerFork, Lineage, Mark, followed
+from cachescope.core.ledgers import AUTHORIZATION_HEAD, Floor, Ledger, LedgerFork, Lineage, Mark
+from cachescope.core.lineages import taken, told
 from cachescope.core.types import Digest, TargetName
 
 POOL_LEDGER = "pool"
@@ -51,6 +52,7 @@ class Reader:
     floors: dict[TargetName, Floor] = field(default_factory=dict)
     announced: dict[TargetName, Floor] = field(default_factory=dict)
     permits: list[Permit] = field(default_factory=list)
+    stuck: set[str] = field(default_factory=set)
 
     def follow(self, world: World) -> None:
         """Read everything; what does not follow is not taken."""
@@ -62,7 +64,9 @@ class Reader:
             except LedgerFork:
                 assert known is not None
                 assert not world.descends(name, known.mark, newer.mark), "an honest successor was taken for a fork"
+                self.stuck.add(name)
                 continue
+            self.stuck.discard(name)
             held = self.held[name]
             unheld = known is None or held.lineage != known.lineage or held.forgot(known.mark)
             assert unheld or known is None or world.descends(name, known.mark, held.mark), "a fork was accepted"
@@ -70,7 +74,7 @@ class Reader:
 
     def _followed(self, name: str, newer: Ledger) -> Ledger:
         if name in (POOL_LEDGER, AUTHORIZATION_HEAD):
-            return followed(self.held.get(name), newer)
+            return taken(self.held.get(name), newer)
         return authorization_rules.followed_shard(self.held[AUTHORIZATION_HEAD], name, self.held.get(name), newer)
 
     def _check(self) -> None:
@@ -149,8 +153,8 @@ class World:
         return [item for item in self.declared.values() if item.target not in PEOPLE]
 
     def witnesses(self, name: str) -> list[Ledger]:
-        """What leases say: ledgers without history and incidents."""
-        return [replace(reader.held[name], history=(), incidents={}) for reader in self.readers if name in reader.held]
+        """What leases say: ledgers without what stands beside their content."""
+        return [replace(reader.held[name], history=(), ancestors=()) for reader in self.readers if name in reader.held]
 
     def promise(self, given: Mapping[str, int], declared: Iterable[Declaration]) -> None:
         """What was given is kept: once, and for ever."""
@@ -222,7 +226,7 @@ class Operator:
         """One turn for tenants and principals, that ends after so many writes."""
         state = authorization_of(self.read)
         witnesses = world.witnesses(AUTHORIZATION_HEAD)
-        if state.lost or any(restores.is_restore(state.head, item) for item in witnesses):
+        if state.lost or any(restores.is_restored(state, item) for item in witnesses):
             self._all(world, state, restores.merged_authorization(state, witnesses, fresh=world.fresh()), writes)
             return
         head = restores.said(state.head, world.restorations.values(), fresh=world.fresh())
@@ -231,6 +235,10 @@ class Operator:
                 name: restores.said(item, world.restorations.values(), fresh=world.fresh()) for name, item in state.shards.items()
             }
             self._all(world, state, Authorization(head, shards), writes)
+            return
+        head = told(state.head, restores.apart(state.head, witnesses))
+        if head is not state.head:
+            self._all(world, state, Authorization(head, state.shards), writes)
             return
         small = authorization_rules.compacted(state, world.people(), fresh=world.fresh())
         if small != state:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -19,8 +18,10 @@ from cachescope.cli.doctor.findings import Finding, Unseen, Verdict, exit_code
 from cachescope.cli.doctor.gather import cluster_wide, gather
 from cachescope.cli.doctor.observed import OPERATOR_LEASE, ROOT_KEYS, Observed
 from cachescope.cli.doctor.resources import REMEDIES
+from cachescope.core.keys import Key
 from cachescope.core.labels import API_KEYS_LABEL, COMPONENT_LABEL
 from cachescope.core.ledgers import AUTHORIZATION_HEAD, authorization_key
+from cachescope.core.signed import sign
 from cachescope.kube.rest import ApiError, NotFoundError
 
 NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
@@ -50,16 +51,15 @@ def with_conditions(name: str, *conditions: Document, generation: int = 1) -> Do
 
 def fence_lease(name: str, age: float) -> Document:
     written = (NOW - timedelta(seconds=age)).isoformat()
-    times = {"creationTimestamp": "2029-01-01T00:00:00Z", "managedFields": [{"time": written}]}
-    return named(name, **times) | {"spec": {"holder": "Guard", "leaseSeconds": 60}}
+    spec = {"holder": "Guard", "leaseSeconds": 60, "renewTime": written}
+    return named(name, creationTimestamp="2029-01-01T00:00:00Z") | {"spec": spec}
 
 
 def statement(**marks: tuple[int, int]) -> str:
     """What a guard of pool `pool-uid` acknowledges, as generation and sequence by ledger; signed by nobody."""
     names = {"pool": "pool-uid", "authorization": authorization_key("ns")}
     found = {names[key]: {"lineage": lineage(item[0]), "sequence": item[1]} for key, item in marks.items()}
-    body = json.dumps({"pool_uid": "pool-uid", "acknowledged": found}).encode()
-    return f"v1.k.{base64.urlsafe_b64encode(body).rstrip(b'=').decode()}.mac"
+    return sign(Key("k1", b"k" * 32), "lease", {"pool_uid": "pool-uid", "acknowledged": found}, deflated=True)
 
 
 def lineage(generation: int) -> Document:

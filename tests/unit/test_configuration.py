@@ -220,21 +220,21 @@ class TestFaultsOfOneObject:
 
     async def test_a_tenant_that_cannot_be_read_is_refused_alone(self, path: WholePath) -> None:
         await path.prove()
-        path.edit("Tenant", "blue", lambda tenant: tenant["spec"].update(denyAfter="2027"))
+        path.edit("Tenant", "blue", lambda tenant: tenant["spec"].update(suspended="from 2027"))
         assert await status(path, path.credentials.api_keys["blue-carol"]) == 403
         assert await status(path, path.credentials.api_keys["red-alice"]) == 200
-        assert "denyAfter" in path.configuration.faults()[f"Tenant {NAMESPACE}/blue"]
+        assert "suspended" in path.configuration.faults()[f"Tenant {NAMESPACE}/blue"]
 
     async def test_a_pool_that_cannot_be_read_serves_nobody_and_keeps_its_model_name(self, path: WholePath) -> None:
         await path.prove()
-        path.edit("ServingPool", POOL, lambda pool: pool["spec"].update(isolation="Disabled"))
+        path.edit("ServingPool", POOL, lambda pool: pool["spec"].update(replicas="many"))
         newcomer = json.loads(json.dumps(path.cluster.pools.documents[Name(NAMESPACE, POOL)]))
         newcomer["metadata"] = {"name": "newcomer"}
-        del newcomer["spec"]["isolation"]
+        del newcomer["spec"]["replicas"]
         path.cluster.apply(newcomer, NAMESPACE)
         path.take_over()
         assert await status(path, path.credentials.api_keys["blue-carol"]) == 503
-        path.edit("ServingPool", POOL, lambda pool: pool["spec"].pop("isolation"))
+        path.edit("ServingPool", POOL, lambda pool: pool["spec"].pop("replicas"))
         assert await status(path, path.credentials.api_keys["blue-carol"]) == 200
 
     @pytest.mark.parametrize(
@@ -253,9 +253,9 @@ class TestFaultsOfOneObject:
         path.refresh()
 
     def test_a_fault_that_was_mended_is_forgotten(self, path: WholePath) -> None:
-        path.edit("Tenant", "blue", lambda tenant: tenant["spec"].update(typo=1))
+        path.edit("Tenant", "blue", lambda tenant: tenant["spec"].update(suspended="perhaps"))
         assert path.configuration.faults()
-        path.edit("Tenant", "blue", lambda tenant: tenant["spec"].pop("typo"))
+        path.edit("Tenant", "blue", lambda tenant: tenant["spec"].pop("suspended"))
         path.refresh()
 
 

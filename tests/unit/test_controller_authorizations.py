@@ -57,9 +57,9 @@ def heard_writes(bench: Bench) -> list[str]:
     return found
 
 
-async def test_the_first_head_is_written_as_it_is_and_policy_is_its_first_change(bench: Bench) -> None:
+async def test_the_first_head_names_the_policy(bench: Bench) -> None:
     head = head_of(bench)
-    assert (head.sequence, head.reach, head.unconfirmed, head.floors) == (2, 1, False, {})
+    assert (head.sequence, head.reach, head.previous, head.unconfirmed, head.floors) == (1, 0, "", False, {})
     assert sorted(head.policy) == ["CacheScope", "Secret", "ServingPool", "Tenant"]
     bench.api.requests.clear()
     await bench.authorize()
@@ -112,7 +112,35 @@ async def test_a_lost_answer_counts_nothing_twice(bench: Bench, of_head: bool) -
     with pytest.raises(ClusterError):
         await bench.authorize()
     await bench.authorize()
-    assert (shard(bench).sequence, head_of(bench).sequence, head_of(bench).epoch(target(bench))) == (1, 3, 2)
+    assert (shard(bench).sequence, head_of(bench).sequence, head_of(bench).epoch(target(bench))) == (1, 2, 2)
+
+
+async def test_the_first_head_denies_at_once_whom_somebody_declared(bench: Bench) -> None:
+    """An operator that dies after one write leaves no head that denies nobody."""
+    del bench.api.objects[f"{collection_of('EpochLedger', 'ns')}/{AUTHORIZATION_HEAD}"]
+    bench.declare(of_tenant(deny=True))
+    bench.restart()
+    found = heard_writes(bench)
+    await bench.authorize()
+    assert found == [shard_name(target(bench)), AUTHORIZATION_HEAD]
+    assert (head_of(bench).sequence, head_of(bench).changed) == (1, {target(bench): 1})
+    assert head_of(bench).denied(head_of(bench).vector(target(bench)))
+    assert bench.condition("CacheEpoch", "e", "Accepted") == ("True", "Accepted")
+
+
+async def test_a_shard_that_was_written_before_any_head_is_in_the_first_one(bench: Bench) -> None:
+    del bench.api.objects[f"{collection_of('EpochLedger', 'ns')}/{AUTHORIZATION_HEAD}"]
+    bench.declare(of_tenant(deny=True))
+    bench.restart()
+    bench.api.refused.add(HEAD_PATH)
+    with pytest.raises(ClusterError):
+        await bench.authorize()
+    bench.api.refused.clear()
+    bench.remove("CacheEpoch", "e")
+    bench.restart()
+    await bench.authorize()
+    assert (head_of(bench).sequence, shard(bench).sequence) == (1, 1)
+    assert head_of(bench).denied(head_of(bench).vector(target(bench)))
 
 
 async def test_somebody_who_was_faster_is_read_and_followed(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

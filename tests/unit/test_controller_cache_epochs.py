@@ -9,6 +9,7 @@ import pytest
 from cachescope.controller.cache_epochs import CacheEpochs
 from cachescope.controller.dispatch import authorization
 from cachescope.controller.store import Key
+from cachescope.core import authorization_rules
 from cachescope.core.errors import ClusterError
 from cachescope.core.fences import right_ms
 from cachescope.core.ledgers import AUTHORIZATION_HEAD
@@ -246,3 +247,47 @@ async def test_a_state_that_nobody_was_told_of_is_not_fenced(bench: Bench) -> No
     bench.api.refused.clear()
     await bench.pass_over()
     assert (fenced(bench), bench.outcomes.of(KEY)[POOL_UID].sequence) == (("False", "WaitingForProcesses"), 2)
+
+
+async def test_a_later_rollback_writes_nothing_to_a_cache_epoch_that_is_fenced(bench: Bench, guard: LeasedProcess) -> None:
+    bench.declare(epoch("e", incident=LEAK))
+    await bench.pass_over()
+    guard.acknowledge()
+    await bench.tell()
+    before = bench.found("CacheEpoch", "e")["metadata"]["resourceVersion"]
+    bench.declare(epoch("f", incident=SECOND))
+    await bench.pass_over()
+    guard.acknowledge()
+    await bench.tell()
+    assert (status(bench, "f")["epoch"], fenced(bench, "f")) == (3, ("True", "Acknowledged"))
+    assert (status(bench)["epoch"], bench.found("CacheEpoch", "e")["metadata"]["resourceVersion"]) == (2, before)
+
+
+async def test_what_a_ledger_has_no_room_for_is_postponed_and_not_too_large(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(authorization_rules, "MAX_INCIDENTS", 0)
+    bench.declare(of_tenant(incident=LEAK, deny=True))
+    await bench.authorize()
+    assert bench.condition("CacheEpoch", "e", "Held") == ("True", "Postponed")
+    monkeypatch.undo()
+    await bench.authorize()
+    assert bench.condition("CacheEpoch", "e", "Held") == ("False", "NotHeld")
+
+
+async def test_a_pool_is_fenced_anew_in_a_new_lineage_also_at_the_same_epoch(bench: Bench, guard: LeasedProcess) -> None:
+    def of_pool() -> tuple[str, str]:
+        return bench.condition("ServingPool", "tiny", "Fenced")
+
+    bench.declare(epoch("e", incident=LEAK))
+    await bench.pass_over()
+    guard.acknowledge()
+    await bench.tell()
+    await bench.pass_over()
+    assert of_pool() == ("True", "Acknowledged")
+    bench.declare(epoch("r", target={"kind": "Namespace"}, incident={"id": "backup-1"}, restored={}))
+    await bench.pass_over()
+    await bench.pass_over()
+    assert (bench.found("ServingPool", "tiny")["status"]["epoch"], of_pool()) == (2, ("False", "WaitingForProcesses"))
+    guard.acknowledge()
+    await bench.tell()
+    await bench.pass_over()
+    assert of_pool() == ("True", "Acknowledged")

@@ -15,7 +15,7 @@ from cachescope.controller.lease_book import LeaseBook
 from cachescope.controller.root_keys import RootKeys
 from cachescope.controller.store import Store
 from cachescope.core.errors import ClusterError
-from cachescope.core.fences import Member, Wanted, right_ms
+from cachescope.core.fences import Member, Wanted, after_right_ms, right_ms
 from cachescope.core.leases import GUARD
 from cachescope.core.ledgers import Ledger, Lineage, Role, advanced, reborn
 from tests.unit.fake_api import FakeApi
@@ -209,6 +209,32 @@ async def test_a_restart_waits_until_what_was_missed_does_not_matter(world: Worl
     world.now += LEASE / 1000 + 1.5
     await world.fences.look()
     assert (world.done(SECOND), world.verdict(SECOND)) == (True, "Acknowledged")
+
+
+async def test_an_authorization_waits_from_when_it_was_clear_and_anew_after_a_gap(world: World) -> None:
+    """One guard is not heard of: it may go on with what was issued before everybody else acknowledged."""
+    fresh = 2000
+    world.fences.stands("people", SECOND)
+    member = Member("g", "ns", "g", 99, GUARD, "pool", LEASE, fresh)
+    world.book.roster.saw(member, world.book.now_ms())
+    world.book.roster.reached(99)
+    world.fences.want(Wanted("people", 2, 99, world.book.now_ms(), namespace="ns"))
+
+    async def after(milliseconds: int) -> bool:
+        world.now += milliseconds / 1000
+        await world.fences.look()
+        found = world.fences.of("people", SECOND.lineage, 2)
+        assert found is not None
+        return found.fenced_ms is not None
+
+    takes = after_right_ms(LEASE, fresh)
+    assert not await after(right_ms(LEASE) + 1)
+    assert not await after(takes - 1)
+    world.book.roster.settle(world.book.now_ms())
+    assert not await after(1)
+    assert not await after(right_ms(LEASE))
+    assert not await after(takes - 1)
+    assert await after(1)
 
 
 async def test_an_event_of_a_lease_completes_a_fence_and_a_fault_ends_nothing(world: World) -> None:

@@ -209,7 +209,7 @@ def test_a_tenant_that_cannot_be_read_keeps_what_its_status_says_and_wants_nothi
     item["metadata"]["generation"] = 1
     item["status"] = {"accepted": [{"claim": str(SALES), "since": 7}]}
     assert claimant_of(item).wanted == {str(SALES): SALES}
-    item["spec"]["identities"]["spiffe"] = [{"id": "of a newer version"}]
+    item["spec"]["identities"]["jwt"] = "of another version"
     unreadable = claimant_of(item)
     assert (unreadable.wanted, unreadable.held) == ({}, {str(SALES): 7})
     made = claimants(unreadable, tenant("b", SALES))

@@ -115,6 +115,7 @@ async def test_a_watch_that_broke_goes_on_from_its_last_event_and_missed_nothing
     world.settle()
     event = world.put("h")
     bookmark: Any = {"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "500"}}}
+    world.api._version = 500
     await world.follow([event, BROKEN], [bookmark, BROKEN], [])
     assert world.api.began_at[1:] == [event["object"]["metadata"]["resourceVersion"], "500", "500"]
     assert (world.settling, world.book.roster.position, len(world.changes)) == (False, 500, 2)
@@ -151,6 +152,24 @@ async def test_a_list_between_two_events_takes_over_what_the_watch_has_not_broug
     assert world.book.roster.position == position, "it proves nothing of what came and went before it"
 
 
+async def test_an_event_that_overtakes_a_list_is_no_restore(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    get = world.api.get
+
+    async def overtaken(path: str, **query: str) -> Document:
+        listed = await get(path, **query)
+        event = world.put("h")
+        world.watch._take(event["type"], event["object"])
+        return listed
+
+    monkeypatch.setattr(world.api, "get", overtaken)
+    version = await world.watch.refresh()
+    assert (world.book.roster.position > version, world.members()) == (True, {"g": False, "h": False})
+    monkeypatch.undo()
+    world.api._version = version
+    with pytest.raises(VersionsWentBack, match="was restored"):
+        await world.watch.refresh()
+
+
 async def test_a_list_of_an_earlier_version_ends_the_process(world: World) -> None:
     await world.watch.refresh()
     world.api._version -= 1
@@ -158,3 +177,12 @@ async def test_a_list_of_an_earlier_version_ends_the_process(world: World) -> No
         await world.watch.refresh()
     with pytest.raises(VersionsWentBack):
         await world.follow([EXPIRED])
+
+
+async def test_a_watch_that_breaks_begins_at_no_version_that_a_restored_api_server_has_not_reached(world: World) -> None:
+    """Nobody has a fence open, so that no list would find it."""
+    event = world.put("h")
+    world.api._version -= 1
+    with pytest.raises(VersionsWentBack, match="was restored"):
+        await world.follow([event, BROKEN])
+    assert len(world.api.began_at) == 1

@@ -128,7 +128,7 @@ REFUSED: list[Document] = [
     {"engine": {"version": "0.32.0", "image": "x", "args": ["--headless"]}, "replicas": 7},
     {"model": {"name": "tiny", "source": {"imagePath": "/a", "huggingFace": HUB["huggingFace"]}}},
     {"model": {"name": "tiny", "source": HUB}, "engine": {"version": "0.8.0", "image": "x"}},
-    {"unknown": "field"},
+    {"rollout": "soon"},
 ]
 
 

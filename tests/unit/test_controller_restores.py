@@ -6,11 +6,17 @@ from typing import Any
 
 import pytest
 
+from cachescope.core.fences import right_ms
+from cachescope.core.ledger_documents import parse_ledger
 from cachescope.core.ledger_seals import seal_keys, sealed, verified, witness
 from cachescope.core.ledgers import AUTHORIZATION_HEAD, Ledger, advanced
+from cachescope.core.lineages import includes
 from cachescope.kube.rest import Document
-from tests.unit.bench_leases import PEOPLE, POOL_UID, LeasedProcess, begun, gateway, ledger
+from tests.unit.bench_leases import PEOPLE, POOL_UID, LeasedProcess, begun, gateway, ledger, standing, wait
 from tests.unit.controller_bench import Bench, epoch, tenant
+
+LONGEST_MS = 60_000
+"""What the pool declares: somebody may have it of whom the operator was not told."""
 
 
 @pytest.fixture
@@ -95,6 +101,11 @@ async def test_without_any_witness_nothing_tells_and_people_say_it(bench: Bench)
     assert (head.unconfirmed, head.restored) == (True, 1)
     assert bench.condition("CacheEpoch", "backup-1", "Fenced") == ("False", "RestoreUnconfirmed")
     bench.declare(restored("backup-1", confirmed=True))
+    await reconciled(bench)
+    assert ledger(bench, AUTHORIZATION_HEAD).unconfirmed, "what was left over from another restore confirms nothing"
+    assert "confirms nothing" in bench.message("CacheEpoch", "backup-1", "Fenced")
+    bench.declare(restored("backup-1", confirmed=True, lineage=head.lineage.generation))
+    wait(bench, right_ms(LONGEST_MS))
     for _ in range(2):
         await reconciled(bench)
     after = ledger(bench, AUTHORIZATION_HEAD)
@@ -103,14 +114,100 @@ async def test_without_any_witness_nothing_tells_and_people_say_it(bench: Bench)
 
 
 async def test_a_second_restore_starts_a_further_lineage_and_denies_again(bench: Bench) -> None:
-    bench.declare(restored("backup-1", confirmed=True))
+    bench.declare(restored("backup-1"))
     await reconciled(bench)
+    bench.declare(restored("backup-1", confirmed=True, lineage=ledger(bench, AUTHORIZATION_HEAD).lineage.generation))
+    wait(bench, right_ms(LONGEST_MS))
+    for _ in range(2):
+        await reconciled(bench)
     first = ledger(bench, AUTHORIZATION_HEAD)
     assert not first.unconfirmed
     bench.declare(restored("backup-2"))
     await reconciled(bench)
     second = ledger(bench, AUTHORIZATION_HEAD)
     assert (second.lineage > first.lineage, second.unconfirmed, second.restored) == (True, True, 2)
+
+
+async def test_a_confirmation_waits_for_who_may_know_more_and_says_for_whom(bench: Bench, guard: LeasedProcess) -> None:
+    bench.declare(restored("backup-1"))
+    await reconciled(bench)
+    lineage = ledger(bench, AUTHORIZATION_HEAD).lineage.generation
+    bench.declare(restored("backup-1", confirmed=True, lineage=lineage))
+    await reconciled(bench)
+    assert ledger(bench, AUTHORIZATION_HEAD).unconfirmed
+    assert bench.condition("CacheEpoch", "backup-1", "Fenced") == ("False", "WaitingForProcesses")
+    assert guard.lease in bench.message("CacheEpoch", "backup-1", "Fenced")
+    guard.acknowledge()
+    for _ in range(2):
+        await reconciled(bench)
+    assert not ledger(bench, AUTHORIZATION_HEAD).unconfirmed
+
+
+async def test_a_confirmation_waits_no_longer_for_whom_nobody_hears_of_than_his_right_lasts(bench: Bench) -> None:
+    LeasedProcess(bench).acknowledge()
+    bench.declare(restored("backup-1"))
+    await reconciled(bench)
+    lineage = ledger(bench, AUTHORIZATION_HEAD).lineage.generation
+    bench.declare(restored("backup-1", confirmed=True, lineage=lineage))
+    wait(bench, right_ms(LONGEST_MS))
+    for _ in range(2):
+        await reconciled(bench)
+    assert not ledger(bench, AUTHORIZATION_HEAD).unconfirmed
+
+
+async def test_a_witness_that_comes_after_its_lineage_was_given_up_is_merged_too(bench: Bench, guard: LeasedProcess) -> None:
+    """Somebody said that the cluster was restored before the one process came back that knows of the revocation."""
+    backup = await revoked(bench)
+    known = {name: dict(spec) for name, spec in standing(bench).items()}
+    put_back(bench, backup)
+    bench.declare(restored("backup-1"))
+    await reconciled(bench)
+    assert not shards_deny(bench)
+    for name, spec in known.items():
+        guard.witnesses[name] = witness(spec)
+    guard.write()
+    await reconciled(bench)
+    pool, head = ledger(bench), ledger(bench, AUTHORIZATION_HEAD)
+    assert (shards_deny(bench), head.unconfirmed, pool.flags.bypasses) == (True, True, True)
+    assert all(includes(item, parse_ledger(known[name])) for name, item in ((POOL_UID, pool), (PEOPLE, head)))
+    before = pool, head
+    await reconciled(bench)
+    assert (ledger(bench), ledger(bench, AUTHORIZATION_HEAD)) == before, "it is dealt with once"
+
+
+async def test_who_holds_an_earlier_lineage_and_knows_no_more_is_told_so(bench: Bench, guard: LeasedProcess) -> None:
+    known = standing(bench)[PEOPLE]
+    for number in ("1", "2"):
+        bench.declare(restored(f"backup-{number}"))
+        await reconciled(bench)
+    head = ledger(bench, AUTHORIZATION_HEAD)
+    assert includes(head, parse_ledger(known)), "it went on from that"
+    lost = advanced(parse_ledger(known), policy={})
+    guard.witnesses[PEOPLE] = witness(sealed(seal_keys(bench.keys.ring), PEOPLE, lost))
+    guard.write()
+    for _ in range(2):
+        await reconciled(bench)
+    found = ledger(bench, AUTHORIZATION_HEAD)
+    assert (includes(head, lost), includes(found, lost)) == (False, True)
+    assert (found.lineage, found.sequence) == (head.lineage, head.sequence + 1)
+
+
+async def test_of_what_nobody_shows_people_are_asked_once_and_its_holder_may_go_on(bench: Bench, guard: LeasedProcess) -> None:
+    """The lease of a gateway with many pools has no room for copies."""
+    router = gateway(bench)
+    known = advanced(parse_ledger(standing(bench)[PEOPLE]), policy={})
+    bench.declare(restored("backup-1"))
+    await reconciled(bench)
+    guard.acknowledge()
+    router.acknowledged[PEOPLE] = known.mark
+    router.write()
+    before = ledger(bench, AUTHORIZATION_HEAD)
+    await reconciled(bench)
+    head = ledger(bench, AUTHORIZATION_HEAD)
+    assert (includes(before, known), includes(head, known)) == (False, True)
+    assert (head.unconfirmed, head.restored, before.restored) == (True, 1, 1)
+    await reconciled(bench)
+    assert ledger(bench, AUTHORIZATION_HEAD) == head
 
 
 async def test_the_operators_own_memory_is_a_witness(bench: Bench) -> None:

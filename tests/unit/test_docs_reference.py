@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator, Collection, Iterator
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -14,6 +15,7 @@ from cachescope.controller.observed_pools import Elder, Fault
 from cachescope.controller.pool_status import pool_conditions
 from cachescope.controller.store import Key
 from cachescope.controller.verdicts import Verdict
+from cachescope.core import authorization_rules
 from cachescope.core.fences import right_ms
 from cachescope.core.pool_rules import MAX_INCIDENTS
 from tests.unit.bench_leases import LEASE_MS, LeasedProcess, begun, wait
@@ -94,7 +96,7 @@ async def _of_others() -> AsyncIterator[Said]:
         ({"apiKeys": [{"secretName": "none"}]}, {}),
         ({"apiKeys": [{"secretName": "keys"}]}, {}),
         ({}, {"suspended": True}),
-        ({}, {"unknown": True}),
+        ({}, {"suspended": "perhaps"}),
     )
     for number, (identities, spec) in enumerate(tenants):
         bench.declare(tenant(f"t{number}", **identities), **spec)
@@ -118,6 +120,10 @@ async def _of_fences() -> Collection[Said]:
     found |= await _rolled(bench, "long-ago", guard)
     bench.book.roster.settle(bench.book.now_ms())
     found |= await _rolled(bench, "settling", guard, away)
+    with patch.object(authorization_rules, "MAX_INCIDENTS", 0):
+        bench.declare(epoch("p", target={"kind": "Tenant", "name": "red"}, incident={"id": "no-room"}))
+        await bench.authorize()
+    found |= set(_conditions(bench))
     bench.declare(epoch("r", target={"kind": "Namespace"}, incident={"id": "backup"}, restored={"confirmed": False}))
     for _ in range(2):
         await bench.authorize()

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from cachescope.core.fences import Member, Roster, Wanted, after_right_ms, progress, right_ms
+from cachescope.core.fences import Member, Progress, Roster, Wanted, after_right_ms, progress, right_ms, silent_ms
 from cachescope.core.leases import GATEWAY, GUARD
 from cachescope.core.ledgers import Ledger, Lineage, Mark, Role, advanced
 from cachescope.core.types import Digest
@@ -97,18 +97,18 @@ def test_what_vanished_counts_as_unchanged_since_it_was_noticed() -> None:
 def test_what_vanished_and_may_do_nothing_any_more_is_forgotten() -> None:
     roster = roster_of(member())
     roster.vanished("g", 0)
-    end = right_ms(LEASE) + after_right_ms(LEASE, FRESH)
+    end = right_ms(LEASE) + silent_ms(FRESH)
     roster.forget(end)
     assert list(roster.entries())
     roster.forget(end + 1)
     assert not list(roster.entries())
 
 
-def test_what_the_operator_deleted_itself_counts_no_more() -> None:
+def test_what_the_operator_deleted_itself_stays_as_it_was() -> None:
     roster = roster_of(member(), member("h", at=SECOND))
-    assert not complete(roster)
     roster.deleted("g")
-    assert complete(roster)
+    assert not complete(roster, now_ms=right_ms(LEASE))
+    assert complete(roster, now_ms=right_ms(LEASE) + 1)
 
 
 def test_a_process_that_said_its_end_counts_no_more() -> None:
@@ -155,18 +155,62 @@ def test_the_fence_of_people_waits_for_all_guards_of_the_namespace_and_all_gatew
         assert not complete(roster_of(*behind), OF_PEOPLE)
 
 
-def test_an_expired_guard_that_may_serve_fresh_is_waited_for_that_long_too() -> None:
-    end = right_ms(LEASE) + after_right_ms(LEASE, FRESH)
+def people(roster: Roster, now_ms: int, clear_ms: int | None = None) -> Progress:
+    return progress(roster, OF_PEOPLE, THIRD, now_ms, clear_ms=clear_ms)
+
+
+def test_an_expired_guard_that_may_serve_fresh_is_waited_for_once_nobody_issues_what_is_below() -> None:
+    ended, takes = right_ms(LEASE) + 1, after_right_ms(LEASE, FRESH)
     roster = roster_of(member(), gateway(at=SECOND))
-    assert not complete(roster, OF_PEOPLE, end)
-    assert complete(roster, OF_PEOPLE, end + 1)
-    assert complete(roster_of(member(fresh_ms=0), gateway(at=SECOND)), OF_PEOPLE, right_ms(LEASE) + 1)
+    assert not people(roster, ended - 1).clear
+    assert (people(roster, ended).clear, people(roster, ended).complete) == (True, False)
+    assert not people(roster, ended + takes - 1, clear_ms=ended).complete
+    assert people(roster, ended + takes, clear_ms=ended).complete
+    assert people(roster_of(member(fresh_ms=0), gateway(at=SECOND)), ended).complete, "under `Deny` it serves nothing"
 
 
 def test_a_stale_gateway_is_waited_for_as_long_as_it_may_issue() -> None:
     roster = roster_of(member(at=SECOND), gateway())
     assert not complete(roster, OF_PEOPLE, right_ms(LEASE) + STALE)
     assert complete(roster, OF_PEOPLE, right_ms(LEASE) + STALE + 1)
+
+
+def test_a_guard_that_is_cut_off_with_a_gateway_is_waited_for_after_the_last_permit_of_that() -> None:
+    short = replace(gateway(), fresh_ms=FRESH)
+    roster = roster_of(member(), short)
+    last = right_ms(LEASE) + FRESH + 1
+    assert not people(roster, last - 1).clear
+    assert not people(roster, last + after_right_ms(LEASE, FRESH) - 1, clear_ms=last).complete
+    assert people(roster, last + after_right_ms(LEASE, FRESH), clear_ms=last).complete
+
+
+@pytest.mark.parametrize("end", ["vanished", "deleted"])
+def test_a_guard_without_a_lease_may_serve_fresh_until_it_is_silent(end: str) -> None:
+    roster = roster_of(member(), member("h", at=SECOND), gateway(at=SECOND))
+    ended = right_ms(LEASE) + 1
+    roster.vanished("g", 0) if end == "vanished" else roster.deleted("g")
+    roster.forget(ended)
+    assert (people(roster, ended).clear, people(roster, ended).complete) == (True, False)
+    silent = right_ms(LEASE) + silent_ms(FRESH)
+    for now, done in ((silent, False), (silent + 1, True)):
+        roster.forget(now)
+        assert people(roster, now).complete == done
+
+
+def test_after_a_start_there_may_be_a_guard_that_a_stale_gateway_of_whom_nobody_knows_serves() -> None:
+    """Both vanished while no operator watched; nobody else is left who did not acknowledge."""
+    fresh, stale = 5000, 10_000
+    roster = roster_of(member(at=SECOND, fresh_ms=fresh), replace(gateway(at=SECOND), fresh_ms=stale))
+    roster.settle(0)
+    issued = right_ms(LEASE) + stale
+    assert (people(roster, right_ms(LEASE)).heard, people(roster, right_ms(LEASE)).clear) == (True, False)
+    assert not people(roster, issued - 1).clear
+    assert (people(roster, issued).clear, people(roster, issued).complete) == (True, False)
+    assert people(roster, issued + after_right_ms(LEASE, fresh), clear_ms=issued).complete
+    assert people(roster, right_ms(LEASE) + silent_ms(fresh) + 1).complete, "whoever it was serves nothing any more"
+    denies = roster_of(member(at=SECOND, fresh_ms=0), replace(gateway(at=SECOND), fresh_ms=stale))
+    denies.settle(0)
+    assert people(denies, right_ms(LEASE)).complete, "whatever a gateway issues, nobody takes it"
 
 
 def test_progress_counts_who_did_what_and_says_when_it_is_over_at_the_latest() -> None:

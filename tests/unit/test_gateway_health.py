@@ -77,7 +77,7 @@ async def test_readiness_and_metrics_see_the_age_of_every_watch(world: World, ag
 
 async def test_metrics_name_pools_and_kinds_and_no_tenant(world: World) -> None:
     await world.rounds.round()
-    world.path.edit("Tenant", "blue", lambda tenant: tenant["spec"].update(typo=1))
+    world.path.edit("Tenant", "blue", lambda tenant: tenant["spec"].update(suspended="perhaps"))
     text = metrics(world)
     assert f'cachescope_endpoints{{pool="{POOL}",pool_namespace="{NAMESPACE}",state="routable"}} 1.0' in text
     assert 'cachescope_objects_at_fault{kind="Tenant"} 1.0' in text

@@ -269,3 +269,22 @@ async def test_two_waiters_ask_the_engine_once() -> None:
     world.process.leave(flight)
     await asyncio.gather(world.process.closed(), world.process.closed())
     assert len(world.confirmation.asked) == 1
+
+
+@pytest.mark.parametrize("turns", range(4))
+async def test_a_cancellation_that_comes_together_with_a_change_is_not_lost(turns: int) -> None:
+    """`asyncio.wait_for` loses it before Python 3.12, and the guard runs in the interpreter of its engine."""
+    world = World()
+    admitted(world)
+    applied(world, draining(2, 30))
+    task = asyncio.ensure_future(world.process.keep_closing())
+    for _ in range(TURNS):
+        await asyncio.sleep(0)
+    assert world.process.in_flight.drain_ends() is not None, "it waits for a time"
+    world.process.apply()
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    task.cancel()
+    done, _ = await asyncio.wait({task}, timeout=0.5)
+    assert done == {task}
+    assert task.cancelled()

@@ -107,11 +107,30 @@ async def test_a_ledger_that_went_back_ends_the_right_until_what_follows_is_read
     assert guard.witnessed()[0].mark == known.pool.mark, "its lease shows what stood before"
     assert (await guard.ask(guard.permit(epochs=vector(2, 1)))).code == Refusal.LEASE_LOST.code
     assert (await guard.ask(guard.permit(epochs=vector(2, 1), reuse=Reuse.FRESH))).status == 200
-    guard.book.rebirth("restored")
+    guard.book.rebirth("restored", known)
     await guard.round(later=1000)
     assert (guard.left, guard.heads.generation) == (LEASE_MS, 2)
     assert guard.heads.applied is not None
     assert guard.heads.applied.seen.lineages == ("restored", "restored")
+
+
+@pytest.mark.parametrize("of_pool", [True, False])
+async def test_a_lineage_that_began_without_what_a_process_knows_gives_no_right_before_that_is_merged(of_pool: bool) -> None:
+    guard = LeasedGuard()
+    backup = guard.book.snapshot()
+    guard.book.roll(POOL, 2) if of_pool else guard.book.revoke(TENANT, 2)
+    await guard.round()
+    known, guard.book = guard.book, backup
+    guard.book.rebirth("of one who knew less")
+    await guard.round(later=1000)
+    assert (guard.left, guard.epochs) == (0, (2, 1) if of_pool else (1, 2))
+    shown = guard.witnessed()[0 if of_pool else 1]
+    assert shown.mark == (known.pool if of_pool else known.authorization).mark, "the operator can merge it"
+    guard.book.rebirth("of all", known)
+    await guard.round(later=1000)
+    assert (guard.left, guard.heads.generation) == (LEASE_MS, 2)
+    assert guard.heads.applied is not None
+    assert guard.heads.applied.seen.lineages == ("of all", "of all")
 
 
 def _edited(guard: LeasedGuard, name: str, **changes: Any) -> dict[str, Any]:

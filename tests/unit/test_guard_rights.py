@@ -7,6 +7,7 @@ from typing import Any
 
 from cachescope.core.admission import Refusal
 from cachescope.core.heads import Seen
+from cachescope.core.leases import fresh_for_ms
 from cachescope.core.ledgers import Floor
 from cachescope.core.types import Epoch, Reuse, ScopeClass
 from tests.unit.guard_fakes import TENANT, Server, World, bypassing, denying, public_stopped, vector, with_authorization
@@ -34,6 +35,18 @@ async def test_without_a_right_only_fresh_permits_are_served() -> None:
     world.source.left_ms = 0
     assert await _codes(world) == (Refusal.LEASE_LOST.code, "")
     assert await _is_answered(world)
+
+
+async def test_when_its_right_has_been_over_for_some_time_it_serves_nothing_at_all() -> None:
+    """Then its lease may be gone, and no fence waits for it."""
+    world = World()
+    world.source.left_ms, world.source.over = 0, fresh_for_ms(world.process.settings.fresh_ms) - 1
+    assert await _codes(world) == (Refusal.LEASE_LOST.code, "")
+    world.source.over += 1
+    assert await _codes(world) == (Refusal.NO_RIGHT.code, Refusal.NO_RIGHT.code)
+    assert not await _is_answered(world)
+    world.source.left_ms, world.source.over = 1000, 0
+    assert await _codes(world) == ("", "")
 
 
 async def test_with_deny_nothing_is_served_without_a_right() -> None:

@@ -31,6 +31,7 @@ COMPLETE = {
 VALUES = {
     "CACHESCOPE_LEASE_SECONDS": ["0", "3601", "x", "-1", "1.5"],
     "CACHESCOPE_ON_LOSS": ["deny", "Allow"],
+    "CACHESCOPE_CLEANUP": ["reset", "RestartPods"],
     "CACHESCOPE_FRESH_SECONDS": ["0", "3601", "x"],
     "CACHESCOPE_METRICS_PORT": ["65536", "x"],
     "CACHESCOPE_MAX_BODY_BYTES": ["0", "1e6"],
@@ -53,6 +54,11 @@ def test_without_a_right_nothing_is_served_for_longer_than_the_pool_allows(on_lo
     changes = {"CACHESCOPE_ON_LOSS": on_loss, "CACHESCOPE_FRESH_SECONDS": "7", "CACHESCOPE_STATE_DIR": "/state"}
     settings = read_settings({**COMPLETE, **changes})
     assert (settings.fresh_ms, settings.state_folder) == (fresh_ms, Path("/state"))
+
+
+@pytest.mark.parametrize(("cleanup", "resets"), [("", False), ("None", False), ("Reset", True)])
+def test_the_cache_is_reset_where_the_pool_says_so(cleanup: str, resets: bool) -> None:
+    assert read_settings({**COMPLETE, "CACHESCOPE_CLEANUP": cleanup}).resets_cache is resets
 
 
 @pytest.mark.parametrize(("host", "url"), [("fd00::1", "https://[fd00::1]:443"), ("10.96.0.1", "https://10.96.0.1:443")])

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from cachescope.core import lineages
 from cachescope.core.ledgers import (
     AUTHORIZATION_HEAD,
     Floor,
@@ -227,3 +228,17 @@ def test_the_witness_of_a_head_is_the_last_one_that_followed(heads: LedgerHeads)
         heads.read(LedgerRead(heads.known, {HEAD: Reading(KnownLedger(ledger, witness))}))
     assert HEAD in heads.faults
     assert heads.witnesses() == {"authorization/models": second}
+
+
+def test_a_lineage_without_what_this_gateway_knows_is_not_in_use_before_that_is_merged(heads: LedgerHeads) -> None:
+    known = up(AUTHORIZATION, 2, denied=Epoch(2))
+    read(heads, {A: FIRST, HEAD: known})
+    began = reborn(AUTHORIZATION, Lineage(2, "f" * 32))
+    read(heads, {A: FIRST, HEAD: began})
+    assert (heads.standings.pool(A), "without all" in heads.faults[HEAD]) == (None, True)
+    assert heads.standings.remembered["models"].head is known, "its lease goes on showing that"
+    told_so = lineages.told(began, [known.mark])
+    read(heads, {A: FIRST, HEAD: told_so})
+    found = heads.standings.pool(A)
+    assert found is not None
+    assert (found.authorization.head, heads.faults) == (told_so, {})

@@ -18,6 +18,7 @@ from cachescope.core.types import Epoch
 from tests.unit.ledger_world import NEVER_READMITTED, PEOPLE, POOL, POOL_LEDGER, SCOPE, Operator, Reader, World
 
 EXAMPLES, STEPS = 104, 100
+SETTLES = 8
 INCIDENTS = ("i1", "i2", "i3", "i4")
 
 
@@ -41,6 +42,20 @@ class Histories(RuleBasedStateMachine):
         # To draw every choice by the library takes ten times longer than all that is decided.
         dice = Random(number)  # noqa: S311 - a history, no secret
         dice.choice(self.operations)(dice)
+
+    def teardown(self) -> None:
+        """Once nothing else happens, everybody holds what stands: whoever knew more was merged, or told that nothing is missing."""
+        world, operator = self.world, Operator()
+        for _ in range(SETTLES):
+            for reader in world.readers:
+                reader.follow(world)
+            for turn in (operator.pool, lambda known: operator.people(known, writes=99)):
+                operator.look(world)
+                turn(world)
+        for reader in world.readers:
+            reader.follow(world)
+            held = {name: reader.held[name].mark for name in (POOL_LEDGER, AUTHORIZATION_HEAD)}
+            assert held == {name: world.objects[name].mark for name in held}, f"{reader.stuck} is not taken"
 
     def declare_somebody(self, dice: Random) -> None:
         person, incident, does = dice.choice(PEOPLE), dice.choice(INCIDENTS), dice.randrange(5)
@@ -107,8 +122,11 @@ class Histories(RuleBasedStateMachine):
 
     def restore_or_confirm(self, dice: Random) -> None:
         if dice.randrange(3):
-            known = self.world.restorations.items()
-            self.world.restorations = {name: Restoration(name, item.incident, confirmed=True) for name, item in known}
+            lineage = self.world.objects[AUTHORIZATION_HEAD].lineage.generation
+            self.world.restorations = {
+                name: Restoration(name, item.incident, confirmed=True, lineage=lineage)
+                for name, item in self.world.restorations.items()
+            }
         elif not dice.randrange(2):
             self._restore(left=dice.choice((3, 2, 1, 0)))
 

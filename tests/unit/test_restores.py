@@ -13,8 +13,9 @@ from cachescope.core.digests import digest
 from cachescope.core.epochs import MAX_EPOCH
 from cachescope.core.errors import SpecError
 from cachescope.core.ledgers import Flags, Floor, Ledger, Lineage, advanced, followed, shard_name
+from cachescope.core.lineages import includes, told
 from cachescope.core.pool_rules import first_ledger
-from cachescope.core.restores import covers, is_restore, merged, merged_authorization, said
+from cachescope.core.restores import apart, covers, is_restore, is_restored, merged, merged_authorization, said
 from cachescope.core.types import Epoch, TargetName
 
 POOL, RED, BLUE, GREEN = (TargetName(digit * 64) for digit in "abcd")
@@ -171,14 +172,70 @@ def test_who_says_that_the_cluster_was_restored_gets_a_new_lineage_once_for_each
     assert said(FIRST, asked, fresh=FRESH).incidents == {incident_key(NAMESPACE, "r1"): 1}
 
 
+def confirmed(name: str, head: Ledger) -> Restoration:
+    return Restoration(name, name, confirmed=True, lineage=head.lineage.generation)
+
+
 def test_everything_is_refused_until_every_declared_restore_is_confirmed() -> None:
-    one = said(ONE.head, [Restoration("a", "r1")], fresh=FRESH)
-    two = said(one, [Restoration("a", "r1"), Restoration("b", "r2", confirmed=True)], fresh=FRESH)
+    one = said(ONE.head, [Restoration("r1", "r1")], fresh=FRESH)
+    two = said(one, [Restoration("r1", "r1"), Restoration("r2", "r2")], fresh=FRESH)
     assert (one.restored, one.unconfirmed, two.restored, two.unconfirmed) == (1, True, 2, True)
-    done = said(two, [Restoration("a", "r1", confirmed=True), Restoration("b", "r2", confirmed=True)], fresh=FRESH)
+    assert said(two, [Restoration("r1", "r1"), confirmed("r2", two)], fresh=FRESH).unconfirmed
+    done = said(two, [confirmed("r1", two), confirmed("r2", two)], fresh=FRESH)
     assert (done.unconfirmed, done.lineage, done.sequence) == (False, two.lineage, two.sequence + 1)
-    assert not said(two, [Restoration("b", "r2", confirmed=True)], fresh=FRESH).unconfirmed
-    assert not said(done, [Restoration("b", "r2")], fresh=FRESH).unconfirmed, "what was confirmed stays so"
+    assert not said(two, [confirmed("r2", two)], fresh=FRESH).unconfirmed
+    assert not said(done, [Restoration("r2", "r2")], fresh=FRESH).unconfirmed, "what was confirmed stays so"
+
+
+@pytest.mark.parametrize("lineage", [None, ONE.head.lineage.generation - 1])
+def test_a_confirmation_that_was_left_over_confirms_no_later_restore(lineage: int | None) -> None:
+    """It stands in Git: the ledger that was put back has never heard of it, or has heard of it unconfirmed."""
+    left = Restoration("r1", "r1", confirmed=True, lineage=lineage)
+    found = said(ONE.head, [left], fresh=FRESH)
+    assert (found.restored, found.unconfirmed, found.lineage > ONE.head.lineage) == (1, True, True)
+    assert said(found, [left], fresh=FRESH) is found
+    assert not said(found, [confirmed("r1", found)], fresh=FRESH).unconfirmed
+
+
+def test_a_confirmation_of_what_the_operator_found_out_starts_no_lineage_and_counts_once() -> None:
+    found = merged_authorization(ONE, [witness(TWO.head)], fresh=FRESH, doubt=True).head
+    done = said(found, [confirmed("r1", found)], fresh=FRESH)
+    assert (done.unconfirmed, done.lineage) == (False, found.lineage)
+    later = merged_authorization(Authorization(done), [], fresh=FRESH, doubt=True).head
+    assert said(later, [confirmed("r1", found)], fresh=FRESH) is later, "it is known, and of another lineage"
+
+
+def test_nothing_is_confirmed_before_all_who_live_were_heard_of() -> None:
+    one = said(ONE.head, [Restoration("r1", "r1")], fresh=FRESH)
+    assert said(one, [confirmed("r1", one)], fresh=FRESH, heard=False) is one
+    assert not said(one, [confirmed("r1", one)], fresh=FRESH).unconfirmed
+
+
+def test_a_witness_of_an_earlier_lineage_that_came_late_is_merged_or_told_to_be_in_it() -> None:
+    """Somebody who knew less began the lineage."""
+    began = merged_authorization(ONE, [], fresh=FRESH)
+    late_one = witness(TWO.head)
+    assert (is_restored(began, late_one), includes(began.head, late_one)) == (True, False)
+    found = merged_authorization(began, [late_one], fresh=FRESH)
+    assert (found.floor(BLUE).denies, found.head.unconfirmed) == (True, False)
+    assert (is_restored(found, late_one), apart(found.head, [late_one])) == (False, [])
+    same = witness(advanced(ONE.head, policy={}))
+    assert (is_restored(began, same), apart(began.head, [same])) == (False, [same.mark])
+    head = told(began.head, [same.mark])
+    assert (head.sequence, apart(head, [same]), told(head, [same.mark])) == (began.head.sequence + 1, [], head)
+
+
+def test_a_late_witness_that_does_not_list_all_of_its_lineage_denies_until_somebody_confirms() -> None:
+    began = merged_authorization(ONE, [], fresh=FRESH)
+    assert merged_authorization(began, [replace(witness(TWO.head), reach=2)], fresh=FRESH).head.unconfirmed
+
+
+def test_a_late_witness_of_a_pool_is_merged_and_one_that_knows_no_more_is_not() -> None:
+    began = merged(FIRST, [], fresh=FRESH)
+    assert is_restore(began, witness(THIRD))
+    assert not is_restore(merged(began, [witness(THIRD)], fresh=FRESH), witness(THIRD))
+    assert not is_restore(began, witness(FIRST))
+    assert not is_restore(merged(THIRD, [], fresh=FRESH), witness(FORKED)), "its floors are no higher"
 
 
 def test_of_one_restore_that_is_declared_twice_both_must_confirm() -> None:

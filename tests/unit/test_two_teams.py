@@ -94,7 +94,7 @@ class TestClaims:
         "change",
         [
             lambda tenant: tenant["spec"].update(suspended=True),
-            lambda tenant: tenant["spec"].update(somethingNew=True),
+            lambda tenant: tenant["spec"].update(suspended="perhaps"),
         ],
         ids=["suspended", "cannot be read"],
     )

@@ -108,26 +108,31 @@ _CACHE_EPOCH = (
 
 _UUID = "[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 
+# A fence is a write of every guard: what cannot change is looked at once, and transitions from `spec` on, where names cost less.
 _FENCE_LEASE = (
     Rule(
-        f"self.metadata.name.matches('^{_UUID}\\\\.[0-9a-f]{{32}}$')",
+        f"oldSelf.hasValue() || self.metadata.name.matches('^{_UUID}\\\\.[0-9a-f]{{32}}$')",
         "a lease is named `<UID of the pod>.<32 hexadecimal digits>`; leave leases to guards and gateways",
+        on_create=True,
     ),
     Rule(
-        "(self.holder == 'Guard') == (has(self.pool) && self.pool != '')",
+        "oldSelf.hasValue() || (self.holder == 'Guard') == (has(self.pool) && self.pool != '')",
         "a guard belongs to one pool and a gateway to none; set pool with `holder: Guard` and only then",
+        ("spec",),
+        on_create=True,
+    ),
+    Rule(
+        "self.holder == oldSelf.holder && self.pod == oldSelf.pod"
+        " && (has(self.pool) ? self.pool : '') == (has(oldSelf.pool) ? oldSelf.pool : '')",
+        "a lease belongs to one process: holder, pod and pool cannot change; another process writes a lease of its own",
         ("spec",),
     ),
     Rule(
-        "self.spec.holder == oldSelf.spec.holder && self.spec.pod == oldSelf.spec.pod"
-        " && (has(self.spec.pool) ? self.spec.pool : '') == (has(oldSelf.spec.pool) ? oldSelf.spec.pool : '')",
-        "a lease belongs to one process: holder, pod and pool cannot change; another process writes a lease of its own",
-    ),
-    Rule(
-        "self.spec == oldSelf.spec || self.spec.tick > oldSelf.spec.tick",
+        "self.tick > oldSelf.tick || self == oldSelf",
         "every attempt to write a lease has a higher tick; read the clock again and write once more",
+        ("spec",),
         says="'the lease is at tick %d and %d was written; read the clock again and write once more'"
-        ".format([oldSelf.spec.tick, self.spec.tick])",
+        ".format([oldSelf.tick, self.tick])",
     ),
 )
 

@@ -62,6 +62,7 @@ class Reason(StrEnum):
 
     SPEC_BEHIND_LEDGER = "SpecBehindLedger"
     JUMP_TOO_LARGE = "JumpTooLarge"
+    POSTPONED = "Postponed"
     NOT_HELD = "NotHeld"
 
     ACKNOWLEDGED = "Acknowledged"
@@ -129,7 +130,10 @@ _BY_STATE: Final[Mapping[ConditionType, Mapping[State, tuple[Reason, ...]]]] = {
         "True": (Reason.ACKNOWLEDGED, Reason.EXPIRED),
         "False": (Reason.WAITING_FOR_PROCESSES, Reason.SETTLING, Reason.NOT_WRITTEN, Reason.RESTORE_UNCONFIRMED),
     },
-    ConditionType.HELD: {"False": (Reason.NOT_HELD,), "True": (Reason.SPEC_BEHIND_LEDGER, Reason.JUMP_TOO_LARGE)},
+    ConditionType.HELD: {
+        "False": (Reason.NOT_HELD,),
+        "True": (Reason.SPEC_BEHIND_LEDGER, Reason.JUMP_TOO_LARGE, Reason.POSTPONED),
+    },
 }
 SAID: Final[frozenset[tuple[ConditionType, State, Reason]]] = frozenset(
     (kind, state, reason) for kind, states in _BY_STATE.items() for state, reasons in states.items() for reason in reasons

@@ -90,6 +90,13 @@ class Restored(Strict):
     confirmed: bool = Field(
         False, description="All requests are refused until it is true: set it once revocations made since the backup are made anew."
     )
+    lineage: int | None = Field(
+        None,
+        ge=1,
+        le=MAX_EPOCH,
+        description="With `confirmed`: the lineage in which requests are refused, as the condition `Fenced` says. Without it, or "
+        "with an earlier one, nothing is confirmed: what was left over from one restore says nothing of the next.",
+    )
 
 
 class CacheEpochSpec(Strict):

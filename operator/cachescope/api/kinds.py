@@ -124,6 +124,7 @@ KINDS: Final = (
             Column("Version", ".spec.version"),
             Column("Tick", ".spec.tick", "integer", wide=True),
             Column("Lease", ".spec.leaseSeconds", "integer", wide=True),
+            Column("Renewed", ".spec.renewTime", "date", wide=True),
         ),
         declared=False,
     ),

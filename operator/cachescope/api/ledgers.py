@@ -51,6 +51,15 @@ class Seal(Strict):
     value: str = Field(pattern=r"^[0-9a-f]{64}$", description="HMAC-SHA-256.")
 
 
+class LongestRight(Strict):
+    """The longest right that anybody may have. It is raised before a longer one is handed out."""
+
+    lease_seconds: int = Field(ge=0, le=3600, description="Length of the right.")
+    fresh_seconds: int = Field(
+        ge=0, le=3600, description="A guard's longest answer without one; how long a gateway goes on without."
+    )
+
+
 class EpochLedgerSpec(Strict):
     """What stands: epochs that never fall, and what is refused. Written by the operator alone."""
 
@@ -61,10 +70,20 @@ class EpochLedgerSpec(Strict):
     lineage: Lineage
     sequence: int = Field(ge=1, le=MAX_EPOCH, description="Number of the change.")
     previous_digest: str = Field(max_length=71, description="Digest of the state before; empty for the first of a lineage.")
-    digest: str = Field(pattern=DIGEST, max_length=71, description="Of everything here but history and mac.")
+    digest: str = Field(
+        pattern=DIGEST, max_length=71, description="Of everything here but history, ancestors, longestRight and mac."
+    )
     mac: Seal
     history: tuple[Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{32}$", max_length=32)], ...] = Field(
         min_length=1, max_length=256, description="Beginnings of the digests of the last states, this one last."
+    )
+    ancestors: tuple[Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{32}$", max_length=32)], ...] = Field(
+        (),
+        max_length=256,
+        description="Beginnings of the digests of states of earlier lineages that it holds all of: their holders may go on.",
+    )
+    longest_right: LongestRight | None = Field(
+        None, description="Of a pool: of its guards. Of the installation's own authorization head: of gateways."
     )
     base: int = Field(ge=0, le=MAX_EPOCH, description="Floor of every target without one of its own.")
     floors: dict[str, StoredEpoch] = _by_target("Floors by target name (a keyed hash).")
@@ -114,6 +133,9 @@ class FenceLeaseSpec(Strict):
     tick: int = Field(ge=0, le=MAX_EPOCH, description="Milliseconds since the process started.")
     lease_seconds: int = Field(ge=1, le=3600, description="Length of its right, in seconds.")
     sequence: int = Field(0, ge=0, le=MAX_EPOCH, description="Ledger sequence that a guard applied.")
+    renew_time: str = Field(
+        "", max_length=64, description="When the process wrote it, by the clock of its own machine (RFC 3339); nothing rests on it."
+    )
     version: str = Field(max_length=64, description="CacheScope's version in the process.")
     statement: str = Field(min_length=1, max_length=MAX_CHARACTERS, description="All of it, signed.")
 

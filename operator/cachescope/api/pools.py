@@ -175,7 +175,7 @@ class Rollout(Strict):
 
 
 class Fence(Strict):
-    """How long a guard's right lasts."""
+    """How long a guard's right lasts, and what follows a fence."""
 
     lease_seconds: int = Field(
         60,
@@ -188,7 +188,30 @@ class Fence(Strict):
         description="What a guard does whose right ended, while the API server does not answer. `Fresh`: it serves without "
         "any reuse. `Deny`: it serves nothing; revocations are then fenced as soon as its right has ended.",
     )
-    fresh_seconds: int = Field(120, ge=1, le=600, description="Longest answer that is served without a right, with `Fresh`.")
+    fresh_seconds: int = Field(
+        120,
+        ge=1,
+        le=600,
+        description="Longest answer that is served without a right, with `Fresh`; five times that after its end nothing is served.",
+    )
+    cleanup: Literal["None", "Reset"] = Field(
+        "None",
+        description="What becomes of the cache that a fence of the whole pool made unreachable. `None`: it is evicted in its time. "
+        "`Reset`: each guard also asks its engine to forget it, until the engine did or a minute has passed; a pool that is "
+        "always busy may keep it. No fence waits for that, or depends on it.",
+    )
+
+
+class Guard(Strict):
+    """Where the guards of a pool run."""
+
+    mode: Literal["InProcess", "Sidecar"] = Field(
+        "InProcess",
+        description="`InProcess`: in the engine's own process, as its middleware; its image stays as it is. `Sidecar`: in a "
+        "container of the same pod, for an image that cannot take the guard; the engine then listens on loopback only. A sidecar "
+        "knows of its engine what it is told, confirms by its metrics, and cannot clean it up (`fence.cleanup`); the model MUST be "
+        "on a volume, which both mount.",
+    )
 
 
 class Sharing(Strict):
@@ -229,6 +252,7 @@ class ServingPoolSpec(Strict):
     rollout: Rollout = Rollout()
     sharing: Sharing = Sharing()
     fence: Fence = Fence()
+    guard: Guard = Guard()
 
 
 class ServingPool(Resource):

@@ -67,6 +67,7 @@ class ServingPoolStatus(ConditionedStatus):
     mode: Literal["Shared", ""] = Field("", description="How tenants are kept apart; empty while it is not known.")
     mode_reason: str = Field("", description="Why that mode.")
     epoch: int | None = Field(None, description="The pool's epoch that stands.")
+    lineage: int | None = Field(None, description="Generation of the lineage of its ledger.")
     bypassed: bool = Field(False, description="Whether an incident switched reuse off; see spec.sharing.resumeAfter.")
     public_stopped: bool = Field(False, description="Whether an incident stopped public sharing; see spec.sharing.resumeAfter.")
     latest_incident: str = Field("", description="Id of the latest incident of the pool, for spec.sharing.resumeAfter.")
@@ -109,7 +110,7 @@ class FenceCounts(Status):
 class CacheEpochStatus(ConditionedStatus):
     """Which epoch stands, and how far its fence is."""
 
-    epoch: int | None = Field(None, description="The target's epoch that stands.")
+    epoch: int | None = Field(None, description="The target's epoch that stands; once it is fenced, the one that stood then.")
     phase: Literal["", "Fencing", "Fenced"] = Field("", description="Whether anything older may still be used.")
     sequence: int | None = Field(None, description="Sequence of the ledger that announced it.")
     lineage: int | None = Field(None, description="Generation of that ledger's lineage.")

@@ -89,18 +89,29 @@ async def confirmed(api: Api, namespace: str, incident: str) -> list[Document]:
     """Confirm what is not confirmed in a namespace: what somebody declared, and what the operator found out by itself.
 
     Raises:
-        SpecError: There is nothing to confirm.
+        SpecError: There is nothing to confirm yet.
     """
-    path = _path(CacheEpoch.PLURAL, namespace)
-    open_ones = [item for item in await _items(api, CacheEpoch.PLURAL, namespace) if _unconfirmed(item)]
+    said = [item for item in await _items(api, CacheEpoch.PLURAL, namespace) if item["spec"].get("restored") is not None]
+    open_ones = [item for item in said if not item["spec"]["restored"].get("confirmed")]
+    refused = await _refused_in(api, namespace)
+    if refused is None and open_ones:
+        raise SpecError(f"{namespace}: the operator has not refused everything yet, so nothing can be confirmed; repeat it then")
+    if refused is None:
+        output.aside(f"{namespace}: nothing is to be confirmed")
+        return []
+    confirmation = {"confirmed": True, "lineage": refused}
     if open_ones:
-        patch = {"spec": {"restored": {"confirmed": True}}}
+        path, patch = _path(CacheEpoch.PLURAL, namespace), {"spec": {"restored": confirmation}}
         return [await api.merge(f"{path}/{item['metadata']['name']}", patch) for item in open_ones]
+    again = [item for item in said if item["spec"]["restored"] == confirmation]
+    return again or [await declare(api, VERB, _document(namespace, incident, **confirmation))]
+
+
+async def _refused_in(api: Api, namespace: str) -> int | None:
+    """The lineage in which all requests of a namespace are refused; `None` while they are not."""
     heads = [item for item in await _items(api, EpochLedger.PLURAL, namespace) if item["metadata"]["name"] == AUTHORIZATION_HEAD]
-    if any(item["spec"]["restored"] > item["spec"]["confirmed"] for item in heads):
-        return [await declare(api, VERB, _document(namespace, incident, confirmed=True))]
-    output.aside(f"{namespace}: nothing is to be confirmed")
-    return []
+    refused = [item["spec"] for item in heads if item["spec"]["restored"] > item["spec"]["confirmed"]]
+    return refused[0]["lineage"]["generation"] if refused else None
 
 
 def advice(epochs: Iterable[Document], place: str | None) -> str:
@@ -118,18 +129,13 @@ def advice(epochs: Iterable[Document], place: str | None) -> str:
     )
 
 
-def _document(namespace: str, incident: str, *, confirmed: bool = False) -> Document:
+def _document(namespace: str, incident: str, **confirmation: Any) -> Document:  # noqa: ANN401 - fields of `restored`
     spec = {
         "target": {"kind": "Namespace"},
         "incident": {"id": incident, "reason": REASON},
-        "restored": {"confirmed": confirmed},
+        "restored": {"confirmed": False, **confirmation},
     }
     return cache_epoch(namespace, spec)
-
-
-def _unconfirmed(epoch: Document) -> bool:
-    said: dict[str, Any] | None = epoch["spec"].get("restored")
-    return said is not None and not said.get("confirmed")
 
 
 async def _epochs(api: Api, place: str | None) -> Sequence[Document]:

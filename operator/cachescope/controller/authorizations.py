@@ -1,7 +1,8 @@
 """The authorization ledgers of each namespace with pools: what tenants and principals were allowed, and no longer are.
 
 The shards are written before the head that announces them: an incident stands once the head says so. A process that ends between
-the two leaves a shard that nobody announced, and the next pass announces it. The head of the installation's own namespace also
+the two leaves a shard that nobody announced, and the next pass announces it. The first head of a namespace is written with all that
+is declared. The head of the installation's own namespace also
 holds the digests of the policy, from lists that were read after the head was.
 """
 
@@ -14,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from cachescope.api.epochs import CacheEpoch
 from cachescope.controller.declared_epochs import Declared, of_people, of_restores, version_of
 from cachescope.controller.ledger_objects import Place, Stored
-from cachescope.controller.ledger_site import LedgerSite, announced_at
+from cachescope.controller.ledger_site import LedgerSite, announced_at, told_of
 from cachescope.controller.outcomes import Outcome
 from cachescope.controller.policy_inputs import PolicyInputs
 from cachescope.controller.store import Key
@@ -23,14 +24,17 @@ from cachescope.core.authorization_rules import (
     AuthorizationDecision,
     compacted,
     decide,
+    first,
     first_head,
     folded,
     writes,
 )
 from cachescope.core.declarations import Restoration
 from cachescope.core.errors import ClusterError, SpecError
-from cachescope.core.ledgers import AUTHORIZATION_HEAD, Ledger, Lineage, authorization_key, is_shard, shard_name
-from cachescope.core.restores import is_restore, merged_authorization, said
+from cachescope.core.ledgers import AUTHORIZATION_HEAD, Ledger, Lineage, Mark, authorization_key, is_shard, shard_name
+from cachescope.core.lineages import is_named, naming, told
+from cachescope.core.restores import apart, is_restored, merged_authorization, said
+from cachescope.core.rights import NO_RIGHTS, Rights
 from cachescope.core.types import Digest, Epoch
 from cachescope.kube.rest import ConflictError
 
@@ -91,11 +95,13 @@ class Authorizations:
         site: What ledgers are written with.
         rulers: Namespaces whose ledgers hold for the tenants of all; the installation's comes first.
         policy: Makes the digests of the policy.
+        gateways: The longest rights that gateways are given.
     """
 
     site: LedgerSite
     rulers: Sequence[str]
     policy: PolicyInputs
+    gateways: Rights = NO_RIGHTS
     _known: dict[str, Authorization] = field(default_factory=dict)
 
     async def reconcile(self, key: Key, _failures: int) -> None:
@@ -154,30 +160,57 @@ class Authorizations:
     async def _step(self, asked: Asked) -> tuple[Read, AuthorizationDecision] | None:
         """Read and decide; `None` when the first states were written, and what is declared is still to be decided."""
         read = await self._read(asked.place)
+        if self._is_first(asked.place, read):
+            return await self._first(asked, read)
         begun = self._begun(asked, read)
         if begun is not None:
             after, fault = begun
             await self._write(asked.place, read, after)
-            log.warning("authorization ledger begins anew", extra={"namespace": asked.place.namespace, "fault": fault})
+            log.warning("authorization ledger goes on otherwise", extra={"namespace": asked.place.namespace, "fault": fault})
             return None
         state = read.state
         if state is None:
             raise RuntimeError("ledgers that say nothing begin anew; decide upon those")
-        policy = state.head.policy
-        if asked.place.namespace == self.rulers[0]:
-            policy = await self.policy.read()
-        decision = self._decide(asked, read, state, policy)
+        decision = self._decide(asked, read, state, await self._policy(asked, state.head.policy))
         head = await self._write(asked.place, read, decision.state)
+        return Read(head, read.shards), decision
+
+    async def _policy(self, asked: Asked, standing: Mapping[str, Digest]) -> Mapping[str, Digest]:
+        """Digests of the policy: the head of the installation's own namespace holds them, read after it was."""
+        return await self.policy.read() if asked.place.namespace == self.rulers[0] else standing
+
+    def _is_first(self, place: Place, read: Read) -> bool:
+        """Whether nobody ever saw a head of the namespace."""
+        heard = self.site.witnesses(place) or self.site.leases.generation(place.key) or place.namespace in self._known
+        return read.state is None and not read.doubt and not heard
+
+    async def _first(self, asked: Asked, read: Read) -> tuple[Read, AuthorizationDecision]:
+        place, shards = asked.place, {name: item.ledger for name, item in read.shards.items() if item.ledger}
+        declarations = [item.declaration for item in asked.declared]
+        restores = [item for _, item in asked.restores]
+        lineage, fresh = self.site.fresh(place, read.head), self.site.fresh(place, read.head)
+        decision = first(lineage, shards, declarations, restores=restores, policy=await self._policy(asked, {}), fresh=fresh)
+        rights = self.gateways if place.namespace == self.rulers[0] else NO_RIGHTS
+        decision = replace(decision, state=replace(decision.state, head=replace(decision.state.head, longest=rights)))
+        head = await self._write(place, read, decision.state)
         return Read(head, read.shards), decision
 
     def _decide(self, asked: Asked, read: Read, state: Authorization, policy: Mapping[str, Digest]) -> AuthorizationDecision:
         declarations = [item.declaration for item in asked.declared]
         decision = decide(state, declarations, policy=policy, fresh=self.site.fresh(asked.place, read.head))
         fence = self.site.fences.of(asked.place.key, decision.state.head.lineage, decision.state.head.sequence)
-        if fence is None or fence.fenced_ms is None or writes(state, decision.state):
+        if fence is not None and fence.fenced_ms is not None and not writes(state, decision.state):
+            decision = replace(decision, state=folded(decision.state, fenced_base=decision.state.head.base))
+        return self._with_rights(asked.place, state.head, decision)
+
+    def _with_rights(self, place: Place, before: Ledger, decision: AuthorizationDecision) -> AuthorizationDecision:
+        """The head of the installation's own namespace tells of the rights of gateways."""
+        if place.namespace != self.rulers[0]:
             return decision
-        after = folded(decision.state, fenced_base=decision.state.head.base)
-        return AuthorizationDecision(after, decision.epochs, decision.held, decision.given)
+        roster = self.site.leases.roster
+        rights, lowers = self.gateways.joined(roster.most(pool=None)), roster.knows_all(self.site.leases.now_ms())
+        head = told_of(before, decision.state.head, rights, lowers=lowers, known=self.site.known.get(place.key))
+        return replace(decision, state=replace(decision.state, head=head))
 
     async def _write(self, place: Place, read: Read, after: Authorization) -> Stored:
         """Write what changed, the head last."""
@@ -194,26 +227,32 @@ class Authorizations:
         place, state = asked.place, read.state
         witnesses, known = self.site.witnesses(place), self._known.get(place.namespace)
         fresh = self.site.fresh(place, read.head)
-        if state is None and not witnesses and known is None and not read.doubt and not self.site.leases.generation(place.key):
-            return Authorization(first_head(fresh), {}), "it is the first"
-        doubt = read.doubt or self._unverifiable(place, state)
-        if state is None or doubt or state.lost or any(is_restore(state.head, item) for item in witnesses):
+        unsure = self._unverifiable(place, state)
+        doubt = read.doubt or ("a process holds a copy of the ledger that carries no seal of this installation" if unsure else "")
+        if state is None or doubt or state.lost or any(is_restored(state, item) for item in witnesses):
             base = state or known or Authorization(first_head(fresh), {})
             after = merged_authorization(base, witnesses, fresh=fresh, known=known, doubt=bool(doubt))
-            return after, doubt or "an older ledger was put back, or deleted"
-        after = _said(state, [item for _, item in asked.restores], fresh)
+            return replace(after, head=naming(after.head, unsure)), doubt or "an older ledger was put back, or deleted"
+        after = _said(state, [item for _, item in asked.restores], fresh, heard=self._heard(place, state.head))
         if after.head is not state.head:
             return after, "somebody said that the cluster was restored, or confirmed it"
+        after = replace(state, head=told(state.head, apart(state.head, witnesses)))
+        if after.head is not state.head:
+            return after, "a process that holds an earlier lineage knows nothing that is not in this one"
         after = compacted(state, [item.declaration for item in asked.declared], fresh=fresh)
         return (after, "it was full of what nobody declares any more") if writes(state, after) else None
 
-    def _unverifiable(self, place: Place, state: Authorization | None) -> str:
-        """Why a copy in a lease cannot be passed over: nobody can verify it, and the ledger never had the state that it names."""
+    def _heard(self, place: Place, head: Ledger) -> bool:
+        """Whether everybody acknowledged the head or has no right: what he knows was in his lease before, and was merged."""
+        fence = self.site.fences.of(place.key, head.lineage, head.sequence)
+        return fence is not None and (fence.fenced_ms is not None or fence.progress.heard)
+
+    def _unverifiable(self, place: Place, state: Authorization | None) -> list[Mark]:
+        """What processes hold and nobody can verify, and is neither a state that the ledger had nor one that was dealt with."""
         marks = self.site.leases.unsealed(place.key, lambda item: bool(self.site.objects.witnessed(place, [item])[1]))
-        if state is not None:  # what is of an earlier lineage was dealt with when this one began
-            marks = [mark for mark in marks if mark.lineage.generation >= state.head.lineage.generation]
-            marks = [mark for mark in marks if not state.head.knows(mark) and not state.head.forgot(mark)]
-        return "a process holds a copy of the ledger that carries no seal of this installation" if marks else ""
+        if state is None:
+            return marks
+        return [mark for mark in marks if not (state.head.knows(mark) or state.head.forgot(mark) or is_named(state.head, mark))]
 
     def _outcomes(self, asked: Asked, decision: AuthorizationDecision) -> dict[Key, Outcome]:
         name, head = asked.place.key, decision.state.head
@@ -258,9 +297,9 @@ class Authorizations:
         return {name for name in found if is_shard(name)} | declared | set(head.shards if head else ())
 
 
-def _said(state: Authorization, asked: Sequence[Restoration], fresh: Lineage) -> Authorization:
+def _said(state: Authorization, asked: Sequence[Restoration], fresh: Lineage, *, heard: bool) -> Authorization:
     """The ledgers once people said that the cluster was restored; with the head every shard goes on in a new lineage."""
-    head = said(state.head, asked, fresh=fresh)
+    head = said(state.head, asked, fresh=fresh, heard=heard)
     if head.lineage == state.head.lineage:
         return Authorization(head, state.shards)
     shards = {name: said(shard, asked, fresh=fresh) for name, shard in state.shards.items()}
@@ -272,7 +311,8 @@ def _changed(read: Read, after: Authorization) -> Sequence[tuple[str, Ledger]]:
     before = read.state
     if before is not None:
         return writes(before, after)
-    return [*after.shards.items(), (AUTHORIZATION_HEAD, after.head)]
+    shards = [(name, shard) for name, shard in sorted(after.shards.items()) if shard != read.of(name).ledger]
+    return [*shards, (AUTHORIZATION_HEAD, after.head)]
 
 
 def _place(head: Place, name: str) -> Place:

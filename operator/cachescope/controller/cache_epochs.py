@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 from cachescope.api.conditions import ConditionType, Reason
 from cachescope.api.epochs import OF_PEOPLE, CacheEpoch
@@ -18,10 +18,17 @@ from cachescope.controller.ledger_news import incident_text
 from cachescope.controller.outcomes import Outcome
 from cachescope.controller.store import Key
 from cachescope.controller.verdicts import Verdict, fields_of, report
+from cachescope.core.declarations import JumpTooLarge, Postponed
 from cachescope.core.epochs import EpochRollback
 from cachescope.core.errors import SpecError
 from cachescope.core.fences import Counts
 from cachescope.kube.rest import Document
+
+_HOLDS: Final = {
+    EpochRollback: Reason.SPEC_BEHIND_LEDGER,
+    JumpTooLarge: Reason.JUMP_TOO_LARGE,
+    Postponed: Reason.POSTPONED,
+}
 
 
 @dataclass(frozen=True)
@@ -69,9 +76,9 @@ class CacheEpochs:
         # Of several ledgers the status names the first, whichever speaks first.
         first = outcomes.get(names[0])
         stays = first is not None and _stays(document, epoch, first)
-        fenced = _fenced(document, outcomes, fences, stays=stays)
+        fenced = _fenced(document, epoch, outcomes, fences, stays=stays)
         before = document.get("status") or {}
-        made = _kept(before, outcomes) if stays else _fields(before, outcomes, first, fences, done=fenced.status == "True")
+        made = fields_of(document) if stays else _fields(before, outcomes, first, fences, done=fenced.status == "True")
         await report(self.site.rest, document, made, [_accepted(epoch, outcomes), *_held(outcomes), fenced])
 
     def _fence(self, name: str, outcome: Outcome | None) -> Fence | None:
@@ -95,18 +102,43 @@ def _held(outcomes: Mapping[str, Outcome]) -> list[Verdict]:
     hold = next((item.hold for item in outcomes.values() if item.hold), None)
     if hold is None:
         return [Verdict(ConditionType.HELD, "False", Reason.NOT_HELD)]
-    reason = Reason.SPEC_BEHIND_LEDGER if isinstance(hold, EpochRollback) else Reason.JUMP_TOO_LARGE
+    reason = next(reason for kind, reason in _HOLDS.items() if isinstance(hold, kind))
     return [Verdict(ConditionType.HELD, "True", reason, str(hold))]
 
 
-def _fenced(document: Document, outcomes: Mapping[str, Outcome], fences: Sequence[Fence | None], *, stays: bool) -> Verdict:
-    if any(item.unconfirmed for item in outcomes.values()):
-        message = "the cluster was restored: all requests are refused until `kubectl cachescope restored --confirm`"
-        return Verdict(ConditionType.FENCED, "False", Reason.RESTORE_UNCONFIRMED, message)
+def _fenced(
+    document: Document, epoch: CacheEpoch, outcomes: Mapping[str, Outcome], fences: Sequence[Fence | None], *, stays: bool
+) -> Verdict:
+    refused = next((item.lineage.generation for item in outcomes.values() if item.unconfirmed and item.lineage), None)
+    if refused is not None:
+        return _unconfirmed(epoch, refused, fences)
     if stays:
         old = _condition(document, ConditionType.FENCED)
         return Verdict(ConditionType.FENCED, "True", Reason(old["reason"]), str(old.get("message", "")))
     return fence_verdict(fences)
+
+
+def _unconfirmed(epoch: CacheEpoch, lineage: int, fences: Sequence[Fence | None]) -> Verdict:
+    """What is waited for before anybody is served: somebody who confirms, and those who may know more than the ledger."""
+    said = epoch.spec.restored
+    how = f"all requests are refused in lineage {lineage} until `kubectl cachescope restored --confirm`"
+    message = f"the cluster was restored: {how}"
+    if said is not None and said.confirmed and said.lineage == lineage:
+        return _waiting(fences)
+    if said is not None and said.confirmed:
+        message = f"this confirms lineage {said.lineage}, and the cluster was restored since: {how}"
+        if said.lineage is None:
+            message = f"this says not what it confirms, and confirms nothing: {how}, which sets restored.lineage"
+    return Verdict(ConditionType.FENCED, "False", Reason.RESTORE_UNCONFIRMED, message)
+
+
+def _waiting(fences: Sequence[Fence | None]) -> Verdict:
+    awaited = sorted({name for item in fences if item for name in item.progress.awaited})
+    if not awaited:
+        message = "confirmed; before that counts, all who had a right before the operator began show what they know"
+        return Verdict(ConditionType.FENCED, "False", Reason.SETTLING, message)
+    message = f"confirmed; before that counts, these FenceLeases show what they know, or their rights end: {', '.join(awaited)}"
+    return Verdict(ConditionType.FENCED, "False", Reason.WAITING_FOR_PROCESSES, message)
 
 
 def _condition(document: Document, kind: ConditionType) -> Mapping[str, Any]:
@@ -127,11 +159,6 @@ def _stays(document: Document, epoch: CacheEpoch, first: Outcome) -> bool:
         return False
     same = status.get("observedGeneration") == epoch.metadata.generation
     return same and (epoch.spec.target.kind not in OF_PEOPLE or first.sequence <= status.get("sequence", 0))
-
-
-def _kept(before: Mapping[str, Any], outcomes: Mapping[str, Outcome]) -> dict[str, Any]:
-    epochs = [item.epoch for item in outcomes.values() if item.epoch is not None]
-    return {**{name: value for name, value in before.items() if name != "conditions"}, "epoch": max(epochs)}
 
 
 def _fields(

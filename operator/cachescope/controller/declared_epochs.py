@@ -90,7 +90,8 @@ def of_restores(store: Store, namespace: str) -> Iterator[tuple[CacheEpoch, Rest
     """What is said of restores of a namespace."""
     for key, epoch in _readable(store.all("CacheEpoch", namespace)):
         if epoch.spec.restored is not None and epoch.spec.incident is not None:
-            yield epoch, Restoration(f"{key.namespace}/{key.name}", epoch.spec.incident.id, epoch.spec.restored.confirmed)
+            restored, name = epoch.spec.restored, f"{key.namespace}/{key.name}"
+            yield epoch, Restoration(name, epoch.spec.incident.id, restored.confirmed, restored.lineage)
 
 
 def ledgers_of(store: Store, rulers: Iterable[str], key: Key, epoch: CacheEpoch) -> frozenset[str]:

@@ -21,6 +21,8 @@ def fence_verdict(fences: Sequence[Fence | None]) -> Verdict:
     awaited = sorted({name for item in open_ones for name in item.progress.awaited})
     if not awaited:
         message = "all processes acknowledged; waiting until what may have been missed does not matter any more"
+        if any(item.progress.clear for item in open_ones):
+            message = "nobody issues what is older any more; waiting until what guards without a right may have let in is over"
         return Verdict(ConditionType.FENCED, "False", Reason.SETTLING, message)
     message = f"waiting for FenceLeases: {', '.join(awaited)}; those that are not heard of count once their rights have ended"
     return Verdict(ConditionType.FENCED, "False", Reason.WAITING_FOR_PROCESSES, message)

@@ -34,11 +34,13 @@ class Fence:
         wanted: What is to be fenced.
         progress: Who did what, when it was last looked at.
         fenced_ms: When it was complete; `None` before.
+        clear_ms: When a list first showed that it was clear; `None` before.
     """
 
     wanted: Wanted
     progress: Progress
     fenced_ms: int | None = None
+    clear_ms: int | None = None
 
     @property
     def seconds(self) -> float | None:
@@ -100,7 +102,7 @@ class Fences:
         known = self._ledgers[wanted.key]
         done = known.done is not None and known.done.wanted.sequence >= wanted.sequence
         if not done and wanted.sequence not in known.open:
-            known.open[wanted.sequence] = Fence(wanted, self._progress(known, wanted))
+            known.open[wanted.sequence] = Fence(wanted, self._progress(known, wanted, None))
             self._wake.set()
 
     def of(self, key: str, lineage: Lineage, sequence: int) -> Fence | None:
@@ -111,6 +113,14 @@ class Fences:
         if known.done is not None and known.done.wanted.sequence >= sequence:
             return known.done
         return next((known.open[number] for number in sorted(known.open) if number >= sequence), None)
+
+    def waiting(self) -> list[Fence]:
+        """Fences that are not complete."""
+        return [fence for _, fence in self._every_open()]
+
+    def standing(self) -> list[Ledger]:
+        """The ledgers, as they stand."""
+        return [known.ledger for known in self._ledgers.values()]
 
     def looked(self) -> None:
         """A lease changed."""
@@ -137,26 +147,41 @@ class Fences:
             ClusterError: Leases cannot be listed.
         """
         asked = list(self._every_open())
-        complete = any(self._progress(known, fence.wanted).complete for known, fence in asked)
-        if complete:
+        listed = any(self._needs_list(known, fence) for known, fence in asked)
+        if listed:
             # Watches are hints: what they show may be old, and a list that was begun after the write may not.
             await self._refresh()
         for known, fence in asked:
-            self._judge(known, fence, may_complete=complete)
+            self._judge(known, fence, listed=listed)
 
-    def _judge(self, known: _Ledger, fence: Fence, *, may_complete: bool) -> None:
-        found, number = self._progress(known, fence.wanted), fence.wanted.sequence
+    def _needs_list(self, known: _Ledger, fence: Fence) -> bool:
+        found = self._progress(known, fence.wanted, self._clear_ms(fence))
+        return found.complete or (found.clear and self._clear_ms(fence) is None)
+
+    def _clear_ms(self, fence: Fence) -> int | None:
+        """When it was clear, unless somebody may have been missed since."""
+        missed_ms = self._book.roster.missed_ms
+        return None if fence.clear_ms is None or (missed_ms or 0) > fence.clear_ms else fence.clear_ms
+
+    def _judge(self, known: _Ledger, fence: Fence, *, listed: bool) -> None:
+        number, now, clear_ms = fence.wanted.sequence, self._book.now_ms(), self._clear_ms(fence)
         if self._ledgers.get(fence.wanted.key) is not known or known.open.get(number) is not fence:
             return  # another lineage began meanwhile
-        if found.complete and may_complete:
+        found = self._progress(known, fence.wanted, clear_ms)
+        if listed and found.clear and clear_ms is None:
+            clear_ms = now
+            found = self._progress(known, fence.wanted, clear_ms)
+        seen = replace(fence, clear_ms=clear_ms)
+        known.open[number] = seen
+        if found.complete and listed:
             del known.open[number]
-            complete = replace(fence, progress=found, fenced_ms=self._book.now_ms())
+            complete = replace(seen, progress=found, fenced_ms=now)
             if known.done is None or known.done.wanted.sequence < number:
                 known.done = complete
             self._completed(complete)
             self._tell(fence.wanted.key, at_once=True)
-        elif found != fence.progress and self._tell(fence.wanted.key, at_once=False):
-            known.open[number] = replace(fence, progress=found)
+        elif found != fence.progress and self._tell(fence.wanted.key, at_once=found.heard != fence.progress.heard):
+            known.open[number] = replace(seen, progress=found)
 
     def _tell(self, key: str, *, at_once: bool) -> bool:
         """Tell of progress now and then, and of an end always; whether it was told."""
@@ -167,8 +192,8 @@ class Fences:
         self._told(key)
         return True
 
-    def _progress(self, known: _Ledger, wanted: Wanted) -> Progress:
-        return progress(self._book.roster, wanted, known.ledger, self._book.now_ms())
+    def _progress(self, known: _Ledger, wanted: Wanted, clear_ms: int | None) -> Progress:
+        return progress(self._book.roster, wanted, known.ledger, self._book.now_ms(), clear_ms=clear_ms)
 
     def _every_open(self) -> Iterator[tuple[_Ledger, Fence]]:
         for known in list(self._ledgers.values()):

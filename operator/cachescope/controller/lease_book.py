@@ -19,13 +19,15 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
+from cachescope.api.ledgers import EpochLedger
 from cachescope.controller.root_keys import RootKeys
 from cachescope.controller.store import Key, Store, version_of
 from cachescope.core.errors import CacheScopeError
 from cachescope.core.fences import Member, Roster
 from cachescope.core.leases import GATEWAY, GUARD, LeaseStatement, lease_keys, read_lease
-from cachescope.core.ledgers import Mark
+from cachescope.core.ledgers import Mark, Role
 from cachescope.core.permits import permit_keys
+from cachescope.core.rights import read_rights
 from cachescope.kube.rest import Document
 
 log = logging.getLogger(__name__)
@@ -97,7 +99,9 @@ class LeaseBook:
         self.roster = Roster()
 
     def hear(self, key: Key, old: Document | None, new: Document | None) -> None:
-        """Take a change of the store over; leases alone matter."""
+        """Take a change of the store over; leases matter, and the longest rights of which ledgers tell."""
+        if key.kind == EpochLedger.KIND and new is not None:
+            self._allow(new.get("spec"))
         if key.kind != "FenceLease":
             return
         before = self._processes.get(key)
@@ -110,6 +114,11 @@ class LeaseBook:
         found = self._read(key, new, complain=not same or before is None or before.statement is not None)
         self.roster.saw(_member(key, new, found), self.now_ms())
         self._put(key, found if self._loaded or old is not None else replace(found, life=Life.UNSEEN))
+
+    def _allow(self, ledger: object) -> None:
+        rights, gateways = read_rights(ledger), isinstance(ledger, dict) and ledger.get("role") == Role.AUTHORIZATION.value
+        allow = self.roster.allow_gateways if gateways else self.roster.allow
+        allow(rights.lease * 1000, rights.fresh * 1000)
 
     def now_ms(self) -> int:
         """The present, on the roster's clock."""
@@ -157,8 +166,9 @@ class LeaseBook:
         return [copy for copy, _ in self._copies(name)]
 
     def unsealed(self, name: str, unsealed: Callable[[Mapping[str, Any]], bool]) -> list[Mark]:
-        """The states of a ledger that processes say they hold, and of which their copies carry no seal."""
-        holders = (holder for copy, holders in self._copies(name) if unsealed(copy) for holder in holders)
+        """The states of a ledger that processes say they hold, and of which their copies carry no seal, or are not there."""
+        holders = [holder for copy, holders in self._copies(name) if unsealed(copy) for holder in holders]
+        holders += [item.statement for item in self._processes.values() if item.statement and name not in item.statement.witnesses]
         return list({item.acknowledged[name] for item in holders if name in item.acknowledged})
 
     def unmoved(self, *, factor: float, at_least: float) -> list[Key]:

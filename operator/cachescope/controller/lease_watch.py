@@ -1,7 +1,8 @@
 """The watch of FenceLeases: it knows whether it missed anything, which kopf does not say, and fences depend on.
 
-It goes on from the version of the last event for as long as the API server still has that version: then nothing was missed, however
-often the connection broke. Otherwise everything is listed anew, and the roster is told to settle.
+It goes on from the version of the last event for as long as the API server still has that version: then nothing was missed,
+however often the connection broke. Otherwise everything is listed anew, and the roster is told to settle. Each time it is looked
+whether the API server went back: one that was restored would let a watch wait for a version that comes much later.
 """
 
 from __future__ import annotations
@@ -78,18 +79,23 @@ class LeaseWatch:
             VersionsWentBack: The API server was restored.
         """
         items: list[Document] = []
-        version = 0
+        version, seen = 0, self._seen()
         async for page in pages(self._rest, self._path):
             common = {"apiVersion": LEASES.api_version, "kind": LEASES.api_kind}  # items of a list come without
             items += [{**common, **item} for item in page["items"]]
             version = version_of(page)
-        if version < self._highest:
-            raise VersionsWentBack(
-                f"version {version} after {self._highest}: the API server was restored; the process is started anew"
-            )
-        self._highest = version
+        self._reached(version, seen)
         self._store.settle(LEASES.kind, items, version)
         return version
+
+    def _seen(self) -> int:
+        """The highest version that there was; taken before a list is asked for, since the watch goes on meanwhile."""
+        return max(self._highest, self._from)
+
+    def _reached(self, version: int, seen: int) -> None:
+        if version < seen:
+            raise VersionsWentBack(f"version {version} after {seen}: the API server was restored; the process is started anew")
+        self._highest = max(self._highest, version)
 
     async def run(self) -> None:
         """Follow leases until cancelled."""
@@ -107,6 +113,9 @@ class LeaseWatch:
     async def _follow(self) -> None:
         if not self._from:
             await self.load()
+        else:
+            seen = self._seen()
+            self._reached(version_of(await self._rest.get(self._path, limit="1")), seen)
         async for event in self._rest.watch(self._path, resource_version=str(self._from), seconds=WATCH_SECONDS):
             self._take(event["type"], event["object"])
 

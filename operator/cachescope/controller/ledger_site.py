@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from cachescope.controller.fences import Fences
 from cachescope.controller.lease_book import LeaseBook
@@ -14,7 +14,8 @@ from cachescope.controller.root_keys import RootKeys
 from cachescope.controller.store import Store
 from cachescope.core.fences import Wanted
 from cachescope.core.keys import Key as SecretKey
-from cachescope.core.ledgers import Ledger, Lineage, Role
+from cachescope.core.ledgers import Ledger, Lineage, Role, advanced
+from cachescope.core.rights import Rights
 from cachescope.core.types import TargetName
 from cachescope.kube.rest import Rest
 
@@ -78,6 +79,23 @@ class LedgerSite:
         self.fences.stands(place.key, ledger)
         wanted = Wanted(place.key, ledger.sequence, stored.version, self.leases.now_ms(), namespace=place.namespace, pool=pool)
         self.fences.want(wanted)
+
+
+def told_of(before: Ledger, after: Ledger, rights: Rights, *, lowers: bool, known: Ledger | None) -> Ledger:
+    """The ledger that tells of the longest right; one sequence on where nothing else changed.
+
+    Args:
+        before: As it was read.
+        after: As it is to be written, or the same.
+        rights: The longest that anybody may be given from now on.
+        lowers: Whether nobody can have a longer one any more.
+        known: What this process wrote last: an older CRD drops what it does not know, and then writing it again is in vain.
+    """
+    standing = known.longest if known is not None and known.mark == before.mark else before.longest
+    longest = rights if lowers else standing.joined(rights)
+    if longest == standing:
+        return after if after is before else replace(after, longest=standing)
+    return replace(after if after is not before else advanced(after), longest=longest)
 
 
 def announced_at(ledger: Ledger, version: Version, before: Outcome | None) -> int:

@@ -55,6 +55,7 @@ class Observed:
         guards: Guards that say that they are of it, one a pod.
         gateways: Gateways of the installation whose leases did not lapse.
         epoch: The epoch that stands.
+        lineage: Generation of the lineage that it stands in.
         flags: What incidents switched off.
         latest_incident: Id of the latest one.
         fence: Who has to be heard of before nothing older than that is used; `None` while nobody asked.
@@ -75,6 +76,7 @@ class Observed:
     guards: Sequence[Process] = ()
     gateways: Sequence[Process] = ()
     epoch: int | None = None
+    lineage: int | None = None
     flags: Flags = field(default_factory=Flags)
     latest_incident: str = ""
     fence: Fence | None = None

@@ -1,9 +1,9 @@
 """The ledger of each pool: decided by the pure rules, written by compare-and-swap before anybody uses it.
 
 In a steady state what was last seen is enough to find that nothing is to be done. A change is decided anew on a quorum read, and
-that is what is written; when somebody was faster it is read and decided again. A ledger that begins, or goes on in a new lineage,
-is written as it is first, and decided upon afterwards. Events are posted after a write alone, so that none is posted twice; what
-stands, and why, is in the conditions.
+that is what is written; when somebody was faster it is read and decided again. A ledger that begins holds at once what is declared;
+one that goes on in a new lineage is written as it is first, and decided upon afterwards. Events are posted after a write alone, so
+that none is posted twice; what stands, and why, is in the conditions.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ from dataclasses import dataclass, replace
 from cachescope.controller.declared_epochs import Declared, of_pool, of_restores
 from cachescope.controller.ledger_news import announce, announce_lineage
 from cachescope.controller.ledger_objects import Place, Stored
-from cachescope.controller.ledger_site import LedgerSite, announced_at
+from cachescope.controller.ledger_site import LedgerSite, announced_at, told_of
 from cachescope.controller.outcomes import Outcome
 from cachescope.core.declarations import Restoration, incident_key
 from cachescope.core.errors import ClusterError, SpecError
 from cachescope.core.ledgers import Flags, Floor, Ledger, Lineage
 from cachescope.core.pool_rules import Decision, compacted, decide, first_ledger
 from cachescope.core.restores import is_restore, merged, said
+from cachescope.core.rights import NO_RIGHTS, Rights
 from cachescope.core.types import Epoch, TargetName
 from cachescope.kube.rest import ConflictError, Document
 
@@ -41,6 +42,9 @@ class Asked:
         resume_after: The incident after which people resume.
         declared: CacheEpochs that concern it.
         restores: What is said of restores.
+        rights: The longest rights that guards of the pool may be given from now on.
+        lowers: Whether nobody can have a longer one any more.
+        known: The ledger as this process wrote or read it last.
     """
 
     place: Place
@@ -49,10 +53,23 @@ class Asked:
     resume_after: str | None
     declared: Sequence[Declared]
     restores: Sequence[Restoration]
+    rights: Rights
+    lowers: bool
+    known: Ledger | None
 
     def decide(self, ledger: Ledger) -> Decision:
         """What it makes of a ledger."""
-        return decide(ledger, [item.declaration for item in self.declared], pool=self.target, resume_after=self.resume_after)
+        declarations = [item.declaration for item in self.declared]
+        decision = decide(ledger, declarations, pool=self.target, resume_after=self.resume_after)
+        return replace(decision, ledger=told_of(ledger, decision.ledger, self.rights, lowers=self.lowers, known=self.known))
+
+    def compacted(self, ledger: Ledger, fresh: Lineage) -> Ledger:
+        """The ledger, with room for what is declared.
+
+        Raises:
+            SpecError: More is declared than a ledger holds.
+        """
+        return compacted(ledger, [item.declaration for item in self.declared], pool=self.target, fresh=fresh)
 
 
 @dataclass
@@ -65,13 +82,17 @@ class PoolLedgers:
 
     site: LedgerSite
 
-    async def stand(self, pool: Document, target: TargetName, *, resume_after: str | None) -> Ledger:
+    async def stand(
+        self, pool: Document, target: TargetName, *, resume_after: str | None, rights: Rights = NO_RIGHTS, lowers: bool = False
+    ) -> Ledger:
         """What stands for a pool, written if it was not; outcomes and fences are told.
 
         Args:
             pool: The pool.
             target: Name of its target.
             resume_after: The incident after which people resume, as the pool declares.
+            rights: The longest rights that its guards may be given once this is written.
+            lowers: Whether nobody can have a longer one any more.
 
         Raises:
             SpecError: More is declared than a ledger holds.
@@ -81,7 +102,8 @@ class PoolLedgers:
         place = Place(metadata["namespace"], metadata["name"], metadata["uid"])
         declared = list(of_pool(store, self.site.targets, pool))
         restores = [item for _, item in of_restores(store, place.namespace)]
-        asked = Asked(place, pool, target, resume_after, declared, restores)
+        known = self.site.known.get(place.key)
+        asked = Asked(place, pool, target, resume_after, declared, restores, rights, lowers, known)
         try:
             stored, decision = await self._stand(asked)
         except SpecError as error:
@@ -112,18 +134,31 @@ class PoolLedgers:
         stored = await self.site.objects.read(asked.place)
         begun = self._begun(asked, stored, stored.ledger)
         if begun is not None:
-            ledger, fault = begun
-            await self._write(asked, ledger, stored)
-            if fault:
-                await announce_lineage(self.site.rest, asked.pool, ledger, fault)
-            return None
+            return await self._begin(asked, stored, *begun)
         if stored.ledger is None:
             raise RuntimeError("a ledger that says nothing begins anew; decide upon that one")
         decision = asked.decide(stored.ledger)
         if decision.ledger is stored.ledger:
             return stored, decision
+        return await self._write_decision(asked, stored, stored.ledger, decision)
+
+    async def _begin(self, asked: Asked, stored: Stored, ledger: Ledger, fault: str) -> tuple[Stored, Decision] | None:
+        """Write a first state. Where there was no ledger it holds at once what is declared, as if that had been in it."""
+        if stored.ledger is not None:
+            await self._write(asked, ledger, stored)
+            await announce_lineage(self.site.rest, asked.pool, ledger, fault)
+            return None
+        decision = asked.decide(ledger)
+        if decision.ledger is not ledger:
+            decision = replace(decision, ledger=replace(decision.ledger, sequence=1, previous="", history=()))
+        done = await self._write_decision(asked, stored, ledger, decision)
+        if fault:
+            await announce_lineage(self.site.rest, asked.pool, ledger, fault)
+        return done
+
+    async def _write_decision(self, asked: Asked, stored: Stored, before: Ledger, decision: Decision) -> tuple[Stored, Decision]:
         written = await self._write(asked, decision.ledger, stored)
-        await announce(self.site.rest, asked.pool, asked.declared, stored.ledger, decision)
+        await announce(self.site.rest, asked.pool, asked.declared, before, decision)
         return written, decision
 
     async def _write(self, asked: Asked, ledger: Ledger, over: Stored) -> Stored:
@@ -137,14 +172,14 @@ class PoolLedgers:
         witnesses = self.site.witnesses(asked.place)
         fresh = self.site.fresh(asked.place, stored)
         if ledger is None:
-            return self._found_again(asked, stored, witnesses, fresh)
+            begun, fault = self._found_again(asked, stored, witnesses, fresh)
+            return asked.compacted(begun, fresh), fault
         if any(is_restore(ledger, item) for item in witnesses):
             return merged(ledger, witnesses, fresh=fresh), "somebody put an older ledger back"
         after = said(ledger, asked.restores, fresh=fresh)
         if after is not ledger:
             return after, "somebody said that the cluster was restored"
-        declarations = [item.declaration for item in asked.declared]
-        after = compacted(ledger, declarations, pool=asked.target, fresh=fresh)
+        after = asked.compacted(ledger, fresh)
         return None if after is ledger else (after, "it was full of incidents and floors that nobody declares any more")
 
     def _found_again(self, asked: Asked, stored: Stored, witnesses: Sequence[Ledger], fresh: Lineage) -> tuple[Ledger, str]:

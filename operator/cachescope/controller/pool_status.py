@@ -20,7 +20,7 @@ from cachescope.engines.vllm import ROUTES, capability
 from cachescope.manifests.children import engine_selector
 
 _OF_SPEC: Final = ("mode", "modeReason", "routes")
-_OF_LEDGER: Final = ("epoch", "bypassed", "publicStopped", "latestIncident")
+_OF_LEDGER: Final = ("epoch", "lineage", "bypassed", "publicStopped", "latestIncident")
 _OF_LEASES: Final = ("routable", "guards", "engines")
 
 
@@ -31,6 +31,7 @@ def pool_status(seen: Observed) -> dict[str, Any]:
         mode="Shared",
         mode_reason=_mode_reason(seen),
         epoch=seen.epoch,
+        lineage=seen.lineage,
         bypassed=seen.flags.bypasses,
         public_stopped=seen.flags.stops_public,
         latest_incident=seen.latest_incident,
@@ -105,10 +106,12 @@ def _progressing(seen: Observed) -> Verdict:
 
 
 def _fenced(seen: Observed) -> list[Verdict]:
-    """Whether nothing older than the pool's latest incident is used. What was complete stays so until the epoch moves on."""
+    """Whether nothing older than the pool's latest incident is used. What was complete stays so until epoch or lineage move on."""
     conditions: Sequence[Mapping[str, Any]] = seen.before.get("conditions") or ()
     old = next((item for item in conditions if item.get("type") == ConditionType.FENCED.value), None)
-    complete = old is not None and old["status"] == "True" and seen.before.get("epoch") == seen.epoch
+    # A status of an older operator says nothing of the lineage.
+    same = seen.before.get("epoch") == seen.epoch and seen.before.get("lineage", seen.lineage) == seen.lineage
+    complete = old is not None and old["status"] == "True" and same
     if old is not None and (seen.epoch is None or complete):
         return [Verdict(ConditionType.FENCED, old["status"], Reason(old["reason"]), str(old.get("message", "")))]
     return [fence_verdict([seen.fence])] if seen.epoch is not None and seen.epoch > FIRST_BASE else []

@@ -25,6 +25,7 @@ from cachescope.core.errors import ClusterError, SpecError
 from cachescope.core.labels import POOL_LABEL
 from cachescope.core.ledgers import Flags, Ledger
 from cachescope.core.pool_rules import latest_incident
+from cachescope.core.rights import Rights, read_rights
 from cachescope.core.types import TargetKind, TargetName
 from cachescope.kube.kinds import path_of
 from cachescope.kube.rest import ConflictError, Document
@@ -142,19 +143,38 @@ class Pools:
         if this.target is None:
             return
         fence = this.pool.spec.fence if this.pool else Fence()
-        fresh_ms = fence.fresh_seconds * 1000 if fence.on_loss == "Fresh" else 0
-        self.site.leases.roster.allow(fence.lease_seconds * 1000, fresh_ms)
+        rights = _rights(fence)
+        self.site.leases.roster.allow(rights.lease * 1000, rights.fresh * 1000)
+        rights = rights.joined(self.site.leases.roster.most(pool=(this.key.namespace, this.key.name)))
         resume_after = this.pool.spec.sharing.resume_after if this.pool else None
         try:
-            this.ledger = await self.site.ledgers.stand(this.document, this.target, resume_after=resume_after)
+            this.ledger = await self.site.ledgers.stand(
+                this.document, this.target, resume_after=resume_after, rights=rights, lowers=self._knows_all(this)
+            )
         except SpecError as error:
             this.fault = Fault(Reason.LEDGER_UNUSABLE, str(error))
             self._log(this.key, "ledger not usable", [str(error)])
             return
         self._log(this.key, "ledger not usable", [])
 
+    def _knows_all(self, this: Pass) -> bool:
+        """Whether no guard can be given a longer right than its pool declares: none is unknown, or of an older template."""
+        namespace, name = this.key.namespace, this.key.name
+        deployment = self.site.store.get("Deployment", namespace, name)
+        if deployment is None or this.invalid or not self.site.leases.roster.knows_all(self.site.leases.now_ms()):
+            return False
+        status = deployment.get("status") or {}
+        pods = [item for item in self.site.store.all("Pod", namespace) if _label(item) == name]
+        updated = status.get("observedGeneration", 0) >= deployment["metadata"].get("generation", 0)
+        return bool(updated) and len(pods) == status.get("replicas", 0) == status.get("updatedReplicas", 0)
+
+    def _may_have_rights(self, this: Pass, fence: Fence) -> bool:
+        """Whether a ledger tells of rights as long as these: before that nobody is given one, whatever is wrong with the ledger."""
+        known = read_rights((self.site.store.get("EpochLedger", this.key.namespace, this.key.name) or {}).get("spec"))
+        return this.ledger is not None or known == known.joined(_rights(fence))
+
     async def _children(self, this: Pass) -> None:
-        if this.pool is None or this.revision is None:
+        if this.pool is None or this.revision is None or not self._may_have_rights(this, this.pool.spec.fence):
             return
         pool, taken = this.pool, []
         deployment = self.site.store.get("Deployment", pool.namespace, pool.name)
@@ -208,6 +228,7 @@ class Pools:
             guards=site.leases.guards(pool.uid),
             gateways=site.leases.gateways(),
             epoch=this.ledger.epoch(this.target) if this.ledger and this.target else None,
+            lineage=this.ledger.lineage.generation if this.ledger else None,
             flags=this.ledger.flags if this.ledger else Flags(),
             fence=site.fences.of(this.uid, this.ledger.lineage, this.ledger.sequence) if this.ledger else None,
             latest_incident=self._latest_incident(this),
@@ -252,6 +273,11 @@ class Pools:
             if fault not in logged.get(event, ()):
                 log.warning(event, extra={"namespace": key.namespace, "pool": key.name, "fault": fault})
         logged[event] = faults
+
+
+def _rights(fence: Fence) -> Rights:
+    """The longest rights that a pool's guards are given by what it declares."""
+    return Rights(fence.lease_seconds, fence.fresh_seconds if fence.on_loss == "Fresh" else 0)
 
 
 def _says_so_or_nothing(document: Document) -> bool:

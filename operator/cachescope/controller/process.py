@@ -14,6 +14,7 @@ from cachescope.controller.audit import Audit
 from cachescope.controller.authorizations import Authorizations
 from cachescope.controller.cache_epochs import CacheEpochs
 from cachescope.controller.dispatch import AUTHORIZATIONS, Dispatch, authorization
+from cachescope.controller.fence_metrics import FenceMetrics
 from cachescope.controller.fences import Fence, Fences
 from cachescope.controller.health import Health
 from cachescope.controller.installation import Installation
@@ -37,6 +38,7 @@ from cachescope.controller.work_queue import WorkQueue
 from cachescope.controller.workers import Workers
 from cachescope.controller.writing import HeardRest
 from cachescope.core.errors import ClusterError
+from cachescope.core.rights import Rights
 from cachescope.kube.applying import Applier
 from cachescope.kube.election import boot_seconds
 from cachescope.logs import fault_of
@@ -76,6 +78,8 @@ class Process:
         self._rulers = tuple(dict.fromkeys((options.namespace, *settings.shared_pool_namespaces)))
         self._dispatch = Dispatch(self.store, self._due, self._rulers)
         self._leases = LeaseBook(self.store, self._keys, clock=boot_seconds, news=self._dispatch.ledgers)
+        self._gateways = Rights(settings.lease_seconds, settings.max_stale_seconds)
+        self._leases.roster.allow_gateways(settings.lease_seconds * 1000, settings.max_stale_seconds * 1000)
         self._outcomes = Outcomes(self.queue.add)
         self._fences = Fences(self._leases, self._list_leases, told=self._fence_moved, completed=self._fence_completed)
         self._policy = PolicyInputs(self.rest, self.store, namespace=options.watched_namespace)
@@ -112,7 +116,7 @@ class Process:
                 "Tenant": tenants.reconcile,
                 "CacheScope": Scopes(site).reconcile,
                 "CacheEpoch": CacheEpochs(site, self._rulers).reconcile,
-                AUTHORIZATIONS: Authorizations(site.ledgers.site, self._rulers, self._policy).reconcile,
+                AUTHORIZATIONS: Authorizations(site.ledgers.site, self._rulers, self._policy, self._gateways).reconcile,
             }
             self.queue.add(authorization(self._rulers[0]))
             await self._work(Workers(self.queue, reconcilers, self._metrics, exists=self._exists))
@@ -142,7 +146,7 @@ class Process:
         await self._keys.refresh(datetime.now(UTC))
         await self._audit.load()
         await self._lease_watch.load()
-        self._metrics.leads(self._audit.ages, lambda: len(self.queue))
+        self._metrics.leads(self._audit.ages, lambda: len(self.queue), FenceMetrics(self._fences, self._leases))
         self._health.ages = self._audit.ages
         self._health.role = "Leading"
         log.info("loaded", extra={"scope": self._options.scope, "pools": len(self.store.all("ServingPool"))})

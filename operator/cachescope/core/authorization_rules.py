@@ -7,6 +7,7 @@ Rules, beside those of `declarations`:
   only by that: a process that ends between the two writes leaves the rest to the next decision, which counts nothing twice;
 - the head lists the targets that changed last, at most `MAX_LISTED`, and reaches back to where the list begins: whoever saw less
   cannot be judged by it;
+- the first state of a namespace holds at once what is declared for it: whoever dies after writing it leaves nobody undenied;
 - nothing that was announced is taken back: a shard that vanished or fell behind keeps its mark until `restores` deals with it;
 - a shard that gets full is folded in two steps. First it and the head get a higher `base`, chosen so that enough entries are no
   higher; once that head is fenced, those entries are dropped. The other way round a guard would take the old epochs as current;
@@ -23,7 +24,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from cachescope.core.declarations import NAMESPACE, Declaration, Hold, Postponed, Raised, by_target, of_target, raised
+from cachescope.core.declarations import (
+    NAMESPACE,
+    Declaration,
+    Hold,
+    Postponed,
+    Raised,
+    Restoration,
+    by_target,
+    incident_key,
+    of_target,
+    raised,
+)
 from cachescope.core.ledgers import (
     AUTHORIZATION_HEAD,
     BIRTH_REACH,
@@ -100,6 +112,34 @@ class AuthorizationDecision:
 def first_head(lineage: Lineage) -> Ledger:
     """The head of a namespace that never had one. Its generation is to be the seconds since 1970."""
     return Ledger(Role.AUTHORIZATION, lineage, 1, base=FIRST_BASE, reach=BIRTH_REACH)
+
+
+def first(
+    lineage: Lineage,
+    shards: Mapping[str, Ledger],
+    declarations: Iterable[Declaration],
+    *,
+    restores: Iterable[Restoration] = (),
+    policy: Mapping[str, Digest],
+    fresh: Lineage,
+) -> AuthorizationDecision:
+    """The first ledgers of a namespace that never had a head, with all that is declared.
+
+    Args:
+        lineage: Of the head, as for `first_head`.
+        shards: Those that are there: somebody ended before he wrote the head.
+        declarations: As for `decide`, as the last two.
+        restores: What is said of restores; those that somebody confirmed were of other ledgers.
+        policy: Digests of what policy is made of.
+        fresh: A lineage for shards that are made.
+    """
+    nothing = replace(first_head(lineage), sequence=0, reach=0, history=())
+    made = decide(Authorization(nothing, shards), declarations, policy=policy, fresh=fresh)
+    # What is announced in it is of sequence 1, so that its list reaches back to before that.
+    said = {incident_key(NAMESPACE, item.incident): Epoch(not item.confirmed) for item in restores}
+    numbers = {**said, **made.state.head.incidents}
+    head = replace(made.state.head, sequence=1, previous="", history=(), incidents=numbers, restored=max(said.values(), default=0))
+    return replace(made, state=Authorization(head, made.state.shards))
 
 
 def decide(

@@ -76,11 +76,13 @@ class Restoration:
         name: Its name.
         incident: Id of the restore.
         confirmed: Whether revocations made since the backup were made anew.
+        lineage: In which lineage of the authorization head that was looked at: it confirms nothing that was said later.
     """
 
     name: str
     incident: str
     confirmed: bool = False
+    lineage: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,13 +6,15 @@ Rules:
   it over;
 - a right runs for its length from the **send** of the write that the API server committed, and is granted only after a read that
   began after that write was answered;
-- a right that had ended before the next was granted, noticed or not, starts a new generation: what belongs to an older one ends.
+- a right that had ended before the next was granted, noticed or not, starts a new generation: what belongs to an older one ends;
+- a guard without a right may serve `Fresh` for some time after its end, and then nothing: nobody waits for it for ever;
+- a statement is written deflated: a fence is a write of every guard, and what each costs the API server grows with its length.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from cachescope.core.errors import SpecError, WireFormatError
@@ -20,15 +22,19 @@ from cachescope.core.keys import Key, KeyRing
 from cachescope.core.ledger_documents import parse_mark
 from cachescope.core.ledgers import AUTHORIZATION, Mark, write_mark
 from cachescope.core.record import EngineDigests
-from cachescope.core.signed import read_signed, sign
+from cachescope.core.signed import claimed, read_signed, sign
 
 GUARD = "Guard"
 GATEWAY = "Gateway"
 MAX_CHARACTERS = 524_288
 """Length of a statement: a gateway's names the heads of a thousand pools and the pods that it routes to."""
+_MOST_BYTES = 8 * MAX_CHARACTERS
+"""Of what is inflated. Names and digests are random: deflated they are a half, so that no statement of that length comes close."""
 _PURPOSE = "lease"
 MAX_LEASE_MS = 3_600_000
 MAX_COUNTER = 2**53 - 1
+FRESH_TIMES = 5
+"""For how many of the longest answers a guard goes on without a right; with the defaults as long as a gateway does."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +75,11 @@ class LeaseStatement:
     routable: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
+def fresh_for_ms(fresh_ms: int) -> int:
+    """For how long after the end of its right a guard serves `Fresh`, each answer for at most `fresh_ms`."""
+    return FRESH_TIMES * fresh_ms
+
+
 def lease_name(pod_uid: str, boot_id: str) -> str:
     """Name of the `FenceLease` of one process."""
     return f"{pod_uid}.{boot_id}"
@@ -82,7 +93,8 @@ def lease_keys(root: KeyRing) -> KeyRing:
 def write_lease(key: Key, statement: LeaseStatement) -> str:
     """Sign what a process says of itself."""
     marks = {name: write_mark(mark) for name, mark in statement.acknowledged.items()}
-    return sign(key, _PURPOSE, {**asdict(replace(statement, acknowledged={})), "acknowledged": marks})
+    engine = asdict(statement.engine) if statement.engine else None
+    return sign(key, _PURPOSE, {**vars(statement), "acknowledged": marks, "engine": engine}, deflated=True)
 
 
 def read_lease(keys: KeyRing, text: str, *, name: str) -> LeaseStatement:
@@ -96,7 +108,7 @@ def read_lease(keys: KeyRing, text: str, *, name: str) -> LeaseStatement:
     Raises:
         WireFormatError: Nobody of this pool or installation signed it, or it was copied into another object.
     """
-    payload = read_signed(keys, _PURPOSE, text, most=MAX_CHARACTERS)
+    payload = read_signed(keys, _PURPOSE, text, most=MAX_CHARACTERS, most_inflated=_MOST_BYTES)
     try:
         statement = _parse(payload)
     except (KeyError, TypeError, AttributeError, ValueError, SpecError) as error:
@@ -104,6 +116,15 @@ def read_lease(keys: KeyRing, text: str, *, name: str) -> LeaseStatement:
     if lease_name(statement.pod_uid, statement.boot_id) != name:
         raise WireFormatError(f"the lease {name} holds another process's statement; whoever wrote it there, it proves nothing")
     return statement
+
+
+def claimed_lease(text: str) -> dict[str, Any]:
+    """What a statement says, whoever wrote it: for people to look at, never to act on.
+
+    Raises:
+        WireFormatError: It is no statement.
+    """
+    return claimed(text, most=MAX_CHARACTERS, most_inflated=_MOST_BYTES)
 
 
 def _parse(payload: dict[str, Any]) -> LeaseStatement:
@@ -171,6 +192,7 @@ class Right:
         self.generation = 0
         self._sent_at = 0
         self._until: int | None = None
+        self._granted_until = 0
 
     def grant(self, *, sent_at: int, lease_ms: int, now: int) -> bool:
         """Grant or renew it, after the read that followed the write was applied; whether a new generation began.
@@ -183,6 +205,7 @@ class Right:
         begins = not self.live(now)
         self.generation += int(begins)
         self._sent_at, self._until = sent_at, sent_at + lease_ms
+        self._granted_until = self._until
         return begins
 
     def revoke(self) -> None:
@@ -200,6 +223,10 @@ class Right:
     def lapsed_ms(self, now: int) -> int | None:
         """Milliseconds since it ran out; `None` while it lasts, before the first, and once it was revoked."""
         return now - self._until if self._until is not None and now >= self._until else None
+
+    def over_ms(self, now: int) -> int:
+        """Milliseconds since the last one ran out, or would have if it had not been revoked."""
+        return max(0, now - self._granted_until)
 
     def live(self, now: int) -> bool:
         """Whether it lasts."""

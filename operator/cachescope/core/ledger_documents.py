@@ -9,6 +9,7 @@ from typing import Any
 from cachescope.core.epochs import epoch
 from cachescope.core.errors import SpecError
 from cachescope.core.ledgers import Flags, Floor, Ledger, Lineage, Mark, Role
+from cachescope.core.rights import read_rights
 from cachescope.core.types import Digest, Epoch, TargetName
 
 _TARGET = re.compile(r"[0-9a-f]{64}\Z")
@@ -63,6 +64,8 @@ def _parsed(spec: Mapping[str, Any]) -> Ledger:
         previous=_text(spec["previousDigest"]),
         history=tuple(map(_short_digest, spec.get("history", ()))),
         incidents={_text(name): _epoch(value) for name, value in spec["incidents"].items()},
+        ancestors=tuple(map(_short_digest, spec["ancestors"])) if "ancestors" in spec else None,
+        longest=read_rights(spec),
     )
 
 

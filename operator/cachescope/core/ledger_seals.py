@@ -17,6 +17,9 @@ from cachescope.core.ledgers import Ledger, write_ledger
 Place = str
 """Where a ledger belongs: a pool's UID, or `authorization_key` of a namespace; a shard's is that and its name."""
 
+_BESIDE = frozenset({"history", "ancestors"})
+"""What the digest does not cover."""
+
 
 def seal_keys(root: KeyRing) -> KeyRing:
     """The keys of seals, derived from the root keys; old ones still verify."""
@@ -30,7 +33,7 @@ def sealed(keys: KeyRing, place: Place, ledger: Ledger) -> dict[str, Any]:
 
 def witness(spec: Mapping[str, Any]) -> dict[str, Any]:
     """The copy of a ledger that a process publishes: its content, its digest and its MAC."""
-    return {name: value for name, value in spec.items() if name != "history"}
+    return {name: value for name, value in spec.items() if name not in _BESIDE}
 
 
 def verified(keys: KeyRing, place: Place, spec: Any) -> Ledger:  # noqa: ANN401 - the parser is where untyped JSON ends

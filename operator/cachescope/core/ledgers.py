@@ -26,6 +26,7 @@ from typing import Any
 from cachescope.core.digests import Plain, digest
 from cachescope.core.epochs import FIRST_EPOCH, EpochVector
 from cachescope.core.errors import SpecError
+from cachescope.core.rights import NO_RIGHTS, Rights, write_rights
 from cachescope.core.types import Digest, Epoch, TargetName
 
 AUTHORIZATION_HEAD = "authorization.head"
@@ -174,8 +175,10 @@ class Ledger:
         restored: Times that somebody said the cluster was restored from a backup.
         confirmed: How many of them somebody confirmed afterwards: until then all requests are refused.
         previous: Digest of the state before; empty for the first of a lineage.
-        history: Short digests of the last states, this one last. Not part of the content.
+        history: Short digests of the last states, this one last. Not content.
         incidents: The epoch that each incident was given, by `incident_key`.
+        ancestors: Short digests of states of earlier lineages that it holds all of (`lineages`), or `None`. Not content.
+        longest: The longest right that anybody may have: of a pool its guards, of an authorization head gateways. Not content.
     """
 
     role: Role
@@ -193,6 +196,8 @@ class Ledger:
     previous: str = ""
     history: tuple[str, ...] = ()
     incidents: Mapping[str, Epoch] = field(default_factory=dict)
+    ancestors: tuple[str, ...] | None = ()
+    longest: Rights = NO_RIGHTS
 
     def __post_init__(self) -> None:
         """End the history with this state."""
@@ -265,7 +270,7 @@ class LedgerFork(SpecError):  # noqa: N818 - it says what was found
 def followed(known: Ledger | None, newer: Ledger) -> Ledger:
     """The ledger that a process holds after a read that began after the one that brought `known`.
 
-    A lineage of a higher generation is taken over whole: no salt and no permit of the old one means anything in it.
+    A lineage of a higher generation is taken over whole; whether it holds all that was known is left to `lineages.taken`.
 
     Raises:
         LedgerFork: The history of `newer` does not hold `known`, or something in it fell.
@@ -294,18 +299,19 @@ def fell(known: Ledger, newer: Ledger) -> bool:
     if any(not mark.followed_by(newer.shards.get(name)) for name, mark in known.shards.items()):
         return True
     if newer.role is Role.AUTHORIZATION:  # it lists what changed lately; older changes leave it for good
-        return any(_lower(known.floors[target], newer.floors[target]) for target in known.floors.keys() & newer.floors.keys())
+        return any(lower(known.floors[target], newer.floors[target]) for target in known.floors.keys() & newer.floors.keys())
     return any(_lost(floor, newer, target) for target, floor in known.floors.items())
 
 
 def _lost(known: Floor, newer: Ledger, target: TargetName) -> bool:
     if target in newer.floors:
-        return _lower(known, newer.floors[target])
+        return lower(known, newer.floors[target])
     # Folded into the base: that keeps an epoch, and nothing else.
     return newer.base < known.epoch or known.denies or known.issued_before > 0
 
 
-def _lower(known: Floor, newer: Floor) -> bool:
+def lower(known: Floor, newer: Floor) -> bool:
+    """Whether something that stands for a target in one stands lower in the other."""
     names = ("epoch", "abort_below", "denied", "readmitted", "issued_before")
     return any(getattr(newer, name) < getattr(known, name) for name in names)
 
@@ -324,7 +330,9 @@ def reborn(ledger: Ledger, lineage: Lineage, **changes: Any) -> Ledger:  # noqa:
     if lineage.generation <= ledger.lineage.generation:
         raise ValueError(f"lineage {lineage.generation} does not come after {ledger.lineage.generation}; number it higher")
     recent = {"floors": {}, "changed": {}, "reach": BIRTH_REACH} if ledger.role is Role.AUTHORIZATION else {}
-    return replace(ledger, **{"lineage": lineage, "sequence": 1, "previous": "", "history": (), **recent, **changes})
+    first = {"lineage": lineage, "sequence": 1, "previous": "", "history": ()}
+    ancestors = (*(ledger.ancestors or ()), *ledger.history)[-HISTORY:]
+    return replace(ledger, **{**first, "ancestors": ancestors, **recent, **changes})
 
 
 def short(value: Digest) -> str:
@@ -379,11 +387,8 @@ def content(ledger: Ledger) -> dict[str, Plain]:
 
 def write_ledger(ledger: Ledger) -> dict[str, Any]:
     """The spec of an `EpochLedger`, as `parse_ledger` reads it, without its MAC (`ledger_seals.seal`)."""
-    return {
-        **content(ledger),
-        "digest": ledger.digest,
-        "history": list(ledger.history),
-    }
+    lists = {"history": list(ledger.history), "ancestors": list(ledger.ancestors or ())}
+    return {**content(ledger), "digest": ledger.digest, **lists, "longestRight": write_rights(ledger.longest)}
 
 
 def write_mark(mark: Mark) -> dict[str, Plain]:

@@ -5,12 +5,14 @@ Guards and gateways are the witnesses: what they read last is in their leases.
 Rules:
 
 - a ledger was restored when any field of a witness of its lineage is above its own, whatever the sequences; when a witness has a
-  state that its history does not hold and that is not merely older; or when a witness is of a later lineage;
+  state that its history does not hold and that is not merely older; or when a witness is of a later lineage; or when one of an
+  earlier lineage was not merged (`lineages`) and has anything above;
 - then the maximum of all that is known stands, field by field, in a new lineage above all that were seen. A flag that is on for
   anybody stays on;
 - a witness makes up for an authorization head only if it lists every change since the state that was restored. Otherwise
   revocations may be lost, and everything is refused until somebody confirms;
-- somebody who says that the cluster was restored gets the same, once for each incident: with no witness left nothing tells.
+- somebody who says that the cluster was restored gets the same, once for each incident: with no witness left nothing tells;
+- what is confirmed is what stood in the lineage that the confirmation names, once all who live were heard of in it.
 
 Who the witnesses are, and whether their seals are good, is left to the controller; a witness that cannot be verified is a doubt.
 """
@@ -25,15 +27,50 @@ from cachescope.core.authorization_rules import Authorization
 from cachescope.core.declarations import NAMESPACE, Restoration, incident_key
 from cachescope.core.epochs import MAX_EPOCH
 from cachescope.core.errors import SpecError
-from cachescope.core.ledgers import BIRTH_REACH, Flags, Floor, Ledger, Lineage, Role, advanced, fell, reborn, shard_name
+from cachescope.core.ledgers import (
+    BIRTH_REACH,
+    Flags,
+    Floor,
+    Ledger,
+    Lineage,
+    Mark,
+    Role,
+    advanced,
+    fell,
+    lower,
+    reborn,
+    shard_name,
+)
+from cachescope.core.lineages import includes, united
 from cachescope.core.types import Epoch, TargetName
 
 
 def is_restore(ledger: Ledger, witness: Ledger) -> bool:
     """Whether a witness proves that a ledger was put back to an earlier state, or another one was put in its place."""
     if witness.lineage != ledger.lineage:
-        return witness.lineage.generation >= ledger.lineage.generation
+        later = witness.lineage.generation >= ledger.lineage.generation
+        return later or (ledger.role is Role.POOL and not includes(ledger, witness))
     return fell(witness, ledger) or not (ledger.knows(witness.mark) or ledger.forgot(witness.mark))
+
+
+def is_restored(state: Authorization, witness: Ledger) -> bool:
+    """The same of the authorization ledgers of a namespace; what a head of an earlier lineage lists is compared with shards."""
+    return is_restore(state.head, witness) or (_is_apart(state.head, witness) and _exceeds(witness, state))
+
+
+def apart(head: Ledger, witnesses: Iterable[Ledger]) -> list[Mark]:
+    """Witnesses of earlier lineages of which the head does not say yet that it holds all of them."""
+    return [witness.mark for witness in witnesses if _is_apart(head, witness)]
+
+
+def _is_apart(head: Ledger, witness: Ledger) -> bool:
+    return witness.lineage.generation < head.lineage.generation and not includes(head, witness)
+
+
+def _exceeds(witness: Ledger, state: Authorization) -> bool:
+    if witness.base > state.head.base or witness.restored > state.head.restored:
+        return True
+    return any(lower(floor, state.floor(target)) for target, floor in witness.floors.items())
 
 
 def covers(head: Ledger, witness: Ledger) -> bool:
@@ -43,7 +80,9 @@ def covers(head: Ledger, witness: Ledger) -> bool:
     as both list the same change of a target; a witness that reaches back to before such a change lists all that followed it.
     """
     if witness.lineage != head.lineage:
-        return False
+        # Of an earlier one nobody knows where it was left: only all of it is enough, or that people were asked since.
+        earlier = witness.lineage.generation < head.lineage.generation
+        return earlier and (witness.reach <= BIRTH_REACH or witness.restored < head.restored)
     shared = (at for target, at in head.changed.items() if _same_change(target, head, witness))
     return witness.reach < max(shared, default=BIRTH_REACH + 1)
 
@@ -68,6 +107,8 @@ def merged(ledger: Ledger, witnesses: Iterable[Ledger], *, fresh: Lineage) -> Le
         floors=_floors(known, {target for item in known for target in item.floors}),
         flags=_flags([item.flags for item in known]),
         incidents=_incidents(known),
+        ancestors=united(*known),
+        longest=ledger.longest.joined(*(item.longest for item in known)),
     )
 
 
@@ -105,40 +146,48 @@ def merged_authorization(
         restored=max(confirmed if sure else confirmed + 1, *(head.restored for head in heads)),
         confirmed=confirmed,
         incidents=_incidents(heads),
+        ancestors=united(*heads),
+        longest=state.head.longest.joined(*(head.longest for head in heads)),
     )
     return Authorization(head, shards)
 
 
-def said(ledger: Ledger, asked: Iterable[Restoration], *, fresh: Lineage) -> Ledger:
+def said(ledger: Ledger, asked: Iterable[Restoration], *, fresh: Lineage, heard: bool = True) -> Ledger:
     """The ledger once people said that the cluster was restored: in a new lineage, once for each incident. To be written as it is.
 
-    A head counts the restores, and which were confirmed: confirming one confirms those before it that nobody declares any more.
+    A head counts the restores, and which were confirmed. A confirmation names the lineage in which everything is refused, so that
+    one that was left over confirms no later restore: there it says that the cluster was restored, and no more.
 
     Args:
         ledger: A ledger of any role.
         asked: All restores that are declared for its namespace.
         fresh: As for `merged`.
+        heard: Whether all who live were heard of in this lineage: before that what they know may come, so nothing is confirmed.
     """
-    keys = {incident_key(NAMESPACE, item.incident): item.confirmed for item in sorted(asked, key=lambda item: not item.confirmed)}
-    new = sorted(keys.keys() - ledger.incidents.keys())
-    numbers = {**ledger.incidents, **{key: Epoch(ledger.restored + 1 + place) for place, key in enumerate(new)}}
-    counts: Mapping[str, int] = {}
-    if ledger.role is Role.AUTHORIZATION:
-        counts = {"restored": ledger.restored + len(new), "confirmed": _confirmed(ledger, keys, numbers)}
+    declared = {incident_key(NAMESPACE, item.incident): item for item in sorted(asked, key=lambda item: not item.confirmed)}
+    head = ledger.role is Role.AUTHORIZATION
+    confirming = {key for key, item in declared.items() if head and item.confirmed and item.lineage == ledger.lineage.generation}
+    new = sorted(declared.keys() - ledger.incidents.keys() - confirming)
     if new:
-        return reborn(ledger, fresh.after(ledger.lineage), incidents=numbers, **counts)
-    return advanced(ledger, **counts) if counts and counts["confirmed"] > ledger.confirmed else ledger
+        numbers = {key: Epoch(ledger.restored + 1 + place) for place, key in enumerate(new)}
+        counts = {"restored": ledger.restored + len(new)} if head else {}
+        return reborn(ledger, fresh.after(ledger.lineage), incidents={**ledger.incidents, **numbers}, **counts)
+    return _confirmed(ledger, declared, confirming) if confirming and heard else ledger
 
 
-def _confirmed(ledger: Ledger, asked: Mapping[str, bool], numbers: Mapping[str, Epoch]) -> int:
-    done = max((numbers[key] for key, confirmed in asked.items() if confirmed), default=0)
-    open_ones = min((numbers[key] for key, confirmed in asked.items() if not confirmed), default=MAX_EPOCH)
-    return max(ledger.confirmed, min(done, open_ones - 1))
+def _confirmed(head: Ledger, declared: Mapping[str, Restoration], confirming: Iterable[str]) -> Ledger:
+    """The head, with all restores confirmed that come before those of which somebody still says that they are not."""
+    numbers = {**{key: Epoch(head.restored) for key in confirming}, **head.incidents}
+    still_open = min((numbers[key] for key, item in declared.items() if not item.confirmed), default=MAX_EPOCH)
+    confirmed = max(head.confirmed, min(head.restored, still_open - 1))
+    if (confirmed, numbers) == (head.confirmed, head.incidents):
+        return head
+    return advanced(head, confirmed=confirmed, incidents=numbers)
 
 
 def _sure(state: Authorization, witnesses: Iterable[Ledger], known: Authorization | None) -> bool:
     """Whether no revocation can be lost."""
-    proofs = [witness for witness in witnesses if is_restore(state.head, witness)]
+    proofs = [witness for witness in witnesses if is_restored(state, witness)]
     if not all(covers(state.head, witness) or _remembers(known, witness) for witness in proofs):
         return False
     return not state.lost or (known is not None and not known.lost and _remembers(known, state.head))

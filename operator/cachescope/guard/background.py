@@ -1,4 +1,4 @@
-"""What a guard does beside requests: it keeps its right, closes what is old, reads its keys, digests the model, serves metrics."""
+"""What a guard does beside requests: keeps its right, closes and cleans up, reads keys, digests the model, serves metrics."""
 
 from __future__ import annotations
 
@@ -39,8 +39,9 @@ class Background:
         """Start once; the app that saw the latest event is the one whose metrics are served, and that confirms."""
         self._app = app
         self._process.closing.confirmation.saw(app, scope)
+        self._process.cleanup.saw(scope)
         if not self._tasks:
-            works = (self._keep, self._poll, self._close, self._digest, self._serve_metrics)
+            works = (self._keep, self._poll, self._close, self._process.cleanup.run, self._digest, self._serve_metrics)
             self._tasks = [asyncio.ensure_future(work()) for work in works]
 
     async def stop(self) -> None:

@@ -26,6 +26,9 @@ class HeadSource(Protocol):
     def right_left_ms(self, now_ms: int) -> int:
         """Milliseconds until the right ends; 0 without one."""
 
+    def over_ms(self, now_ms: int) -> int:
+        """Milliseconds since the last right ended, or would have ended; a fork ends one before its time."""
+
     async def refresh(self) -> None:
         """Read both ledgers again now, or return at once when that was just done; it never makes a right longer."""
 

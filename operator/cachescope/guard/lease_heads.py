@@ -3,7 +3,8 @@
 Rules:
 
 - only a round grants the right; what is learned between two rounds raises floors and nothing else;
-- only a round takes a new lineage, and only one of a higher generation; between rounds a new lineage asks for a round;
+- only a round takes a new lineage, and only one of a higher generation that holds all that this process knows; between rounds a
+  new lineage asks for a round;
 - what does not follow from what was read before is a fork: the right ends, and stays away until a round reads what follows;
 - reads are made one after the other, and what a watch brought while one was under way is held against what it returned: nothing
   that a process holds ever goes back, neither a floor nor the sequence.
@@ -22,6 +23,7 @@ from cachescope.core.heads import Heads
 from cachescope.core.leases import Right
 from cachescope.core.ledger_documents import parse_ledger
 from cachescope.core.ledgers import AUTHORIZATION_HEAD, Ledger, LedgerFork, Role, followed
+from cachescope.core.lineages import taken
 
 _LOG = logging.getLogger(__name__)
 _REFRESH_AFTER_MS = 100
@@ -55,6 +57,7 @@ class LeaseHeads:
         applied: The heads that were applied last, also before the first right.
         on_raised: Called when something rose between two rounds.
         on_later_lineage: Called when a lineage was seen that only a round can take.
+        hold: Called with name and value of each ledger that a round read; raises `LedgerFork` where it lacks what is known beside.
     """
 
     def __init__(self, read: Callable[[str], Awaitable[object]], clock: Callable[[], int], *, pool: str) -> None:
@@ -62,6 +65,7 @@ class LeaseHeads:
         self.applied: Heads | None = None
         self.on_raised: Callable[[], None] = _nobody
         self.on_later_lineage: Callable[[], None] = _nobody
+        self.hold: Callable[[str, Ledger], None] = _nothing
         self._read = read
         self._clock = clock
         self._pool = pool
@@ -83,6 +87,10 @@ class LeaseHeads:
     def right_left_ms(self, now_ms: int) -> int:
         """Milliseconds until the right ends."""
         return self.right.left_ms(now_ms)
+
+    def over_ms(self, now_ms: int) -> int:
+        """Milliseconds since the last right ended, or would have ended."""
+        return self.right.over_ms(now_ms)
 
     @property
     def names(self) -> tuple[str, str]:
@@ -116,17 +124,19 @@ class LeaseHeads:
         authorization = _parsed(reading.authorization, Role.AUTHORIZATION)
         since, known = _ledgers(reading.since), _ledgers(self.applied)
         try:
-            taken = Heads(_later(since[0], known[0], pool), _later(since[1], known[1], authorization))
+            for name, ledger in zip(self.names, (pool, authorization), strict=True):
+                self.hold(name, ledger)
+            held = Heads(_later(since[0], known[0], pool), _later(since[1], known[1], authorization))
         except LedgerFork:
             self.right.revoke()
             raise
         self._reported.clear()
-        if taken.pool is pool:
+        if held.pool is pool:
             self._specs[self._pool] = _document(reading.pool)
-        if taken.authorization is authorization:
+        if held.authorization is authorization:
             self._specs[AUTHORIZATION_HEAD] = _document(reading.authorization)
-        if _ledgers(taken) != known:
-            self.applied = taken
+        if _ledgers(held) != known:
+            self.applied = held
 
     def hint(self, name: str, spec: object) -> None:
         """Take over what rose in one ledger, as a watch or a read between two rounds brought it."""
@@ -199,6 +209,10 @@ def _nobody() -> None:
     """Nobody waits."""
 
 
+def _nothing(_name: str, _ledger: Ledger) -> None:
+    """Nothing is known beside."""
+
+
 def _later(since: Ledger | None, known: Ledger | None, read: Ledger) -> Ledger:
     """What is held after a read.
 
@@ -210,8 +224,8 @@ def _later(since: Ledger | None, known: Ledger | None, read: Ledger) -> Ledger:
     Raises:
         LedgerFork: It does not follow.
     """
-    followed(since, read)
+    taken(since, read)
     if known is None:
         return read
     # The same state, or an older one: a watch brought the later one while this was read.
-    return known if known.knows(read.mark) or known.forgot(read.mark) else followed(known, read)
+    return known if known.knows(read.mark) or known.forgot(read.mark) else taken(known, read)

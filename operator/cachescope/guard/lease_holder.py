@@ -5,7 +5,8 @@ Rules:
 - what it acknowledges is what its process says is closed; whenever that changes, the lease is written at once;
 - both ledgers are watched beside the rounds: a state that rose closes what it makes old at once, also while a round waits for what
   was closed before. A watch extends no right and takes no lineage;
-- witnesses are published from the first lease on, those that an earlier process of the pod kept included.
+- witnesses are published from the first lease on, those that an earlier process of the pod kept included; a ledger that lacks
+  something of one gives no right.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from cachescope.core.log_lines import fault_of
 from cachescope.guard.lease_heads import LeaseHeads, Reading
 from cachescope.guard.process import GuardProcess
 from cachescope.guard.witnesses import Witnesses
+from cachescope.leases.clock import renew_time
 from cachescope.leases.ports import LeaseStore
 from cachescope.leases.rounds import Rounds
 
@@ -83,6 +85,7 @@ class LeaseHolder:
         )
         process.on_acknowledged = self._acknowledged
         heads.on_raised = self._rose
+        heads.hold = lambda name, ledger: self.witnesses.hold(self._keys[name], ledger)
         heads.on_later_lineage = lambda: self.rounds.hurry(whole=True)
 
     @property
@@ -127,6 +130,7 @@ class LeaseHolder:
             "tick": tick,
             "leaseSeconds": settings.lease_ms // 1000,
             "sequence": applied.pool.sequence if applied else 0,
+            "renewTime": renew_time(),
             "version": cachescope.__version__,
             "statement": self._signed(self._statement(tick)),
         }

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from cachescope.core.heads import Heads
+from cachescope.guard.histogram import Histogram
 from cachescope.guard.process import GuardProcess
 
 ADMITTED = "admitted"
@@ -26,15 +27,18 @@ def exposition(process: GuardProcess, requests: Requests) -> str:
     """All metrics of a guard as text."""
     now = process.clock()
     rounds = process.keeper.outcomes if process.keeper else {}
-    closing = process.closing
+    closing, cleanup = process.closing, process.cleanup
     lines = [
         *_family("requests_total", "counter", "Requests by outcome.", {"outcome": requests.by_outcome}),
         *_family("closed_total", "counter", "Admitted requests that were closed.", {"reason": process.in_flight.closed}),
         *_family("in_flight", "gauge", "Admitted requests that are not over.", {"state": process.in_flight.counts()}),
         *_family("confirmations_total", "counter", "Questions to the engine by how they ended.", {"outcome": closing.outcomes}),
         *_counter("confirmation_seconds_total", "Seconds that the engine took to confirm.", closing.seconds),
+        *_family("cache_resets_total", "counter", "Resets of the engine's cache after fences.", {"outcome": cleanup.outcomes}),
+        *_histogram("cache_reset_seconds", "From an acknowledgement to the reset after it, if it succeeded.", cleanup.seconds),
         *_gauge("used_permits", "Permits that are remembered as used.", len(process.used)),
         *_gauge("right_seconds", "Seconds until the right to reuse ends.", process.source.right_left_ms(now) / 1000),
+        *_gauge("lease_seconds", "Length of a right; it is renewed every third of that.", process.settings.lease_ms / 1000),
         *_gauge("right_generation", "Number of the unbroken chain of rights; it rises after each gap.", process.source.generation),
         *_family("rounds_total", "counter", "Lease rounds by how they ended.", {"outcome": rounds}),
         *_family("head_sequence", "gauge", "Sequence of each applied ledger.", {"ledger": _sequences(process.source.heads)}),
@@ -55,6 +59,15 @@ def _family(name: str, kind: str, text: str, values: Mapping[str, Mapping[str, i
     for label, counts in values.items():
         for value, count in sorted(counts.items()):
             yield f'cachescope_guard_{name}{{{label}="{value}"}} {count}'
+
+
+def _histogram(name: str, text: str, values: Histogram) -> Iterator[str]:
+    yield from _header(name, "histogram", text)
+    count = 0
+    for bound, count in values.buckets():
+        yield f'cachescope_guard_{name}_bucket{{le="{bound}"}} {count}'
+    yield f"cachescope_guard_{name}_sum {values.total}"
+    yield f"cachescope_guard_{name}_count {count}"
 
 
 def _counter(name: str, text: str, value: float) -> Iterator[str]:

@@ -6,7 +6,8 @@ Rules:
 - what is not known yet (keys, digests, heads) refuses;
 - before anything is said of a request in flight, it was compared with the newest heads: no message passes between a new head and
   what it closes;
-- nothing is served before the first right, nor before the first one after a lease that was lost;
+- nothing is served before the first right, nor before the first one after a lease that was lost, nor when the last one has been
+  over for some time (`leases.fresh_for_ms`): then its lease may be removed, and no fence waits for it any more;
 - heads are acknowledged once nothing in flight is older, see `closing`;
 - the boot id is drawn when the state is made, in the process that serves, never at import, and again when its lease is gone.
 """
@@ -14,7 +15,6 @@ Rules:
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import re
 import secrets
@@ -24,9 +24,11 @@ import cachescope
 from cachescope.core.admission import GuardState, Refusal, Request, UsedPermits, refusal
 from cachescope.core.errors import WireFormatError
 from cachescope.core.heads import Heads
+from cachescope.core.leases import fresh_for_ms
 from cachescope.core.permits import Permit, read_permit
 from cachescope.core.record import EngineDigests
 from cachescope.core.statements import Statement, write_statement
+from cachescope.guard.cleanup import Cleanup
 from cachescope.guard.closing import Closing
 from cachescope.guard.confirmation import EngineConfirmation
 from cachescope.guard.heads import HeadSource, RightKeeper
@@ -78,6 +80,7 @@ class GuardProcess:
         self.used = UsedPermits(settings.used_permits)
         self.in_flight = InFlight()
         self.closing = Closing(self.in_flight, EngineConfirmation(lambda: len(self.in_flight.open())))
+        self.cleanup = Cleanup(settings.pool_target, enabled=settings.resets_cache, clock=clock)
         self.acknowledged: Heads | None = None
         self.on_acknowledged: Callable[[], None] = _nobody
         self._applied: Heads | None = None
@@ -233,21 +236,28 @@ class GuardProcess:
         return not self._released and self.source.right_left_ms(now) > 0
 
     def _fresh_ms(self) -> int:
-        silent = self._released or self.source.generation == self._silent_generation
-        return 0 if silent else self.settings.fresh_ms
+        fresh_ms = self.settings.fresh_ms
+        over = self.source.over_ms(self.clock()) >= fresh_for_ms(fresh_ms)
+        silent = self._released or self.source.generation == self._silent_generation or over
+        return 0 if silent else fresh_ms
 
     def _acknowledge(self) -> None:
         """Acknowledge what was applied, in the step in which the last that was closed is over; a drain withholds it."""
         if self.in_flight.drain_ends() is None and self.acknowledged is not self._applied:
             self.acknowledged = self._applied
             self.on_acknowledged()
+            self.cleanup.acknowledged(self.acknowledged)
 
     async def _change(self) -> None:
         """Wait until something in flight may be over, be it by time."""
         ends = self.in_flight.drain_ends()
         seconds = None if ends is None else max(0, ends - self.clock()) / 1000
-        with contextlib.suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(self._woken.wait(), seconds)
+        # Not `wait_for`: before Python 3.12 it loses a cancellation that comes together with what it waits for.
+        woken = asyncio.ensure_future(self._woken.wait())
+        try:
+            await asyncio.wait({woken}, timeout=seconds)
+        finally:
+            woken.cancel()
 
     def _verified(self, text: str) -> Permit | None:
         if self.keys.ring is None:

@@ -14,6 +14,7 @@
 | `CACHESCOPE_LEASE_SECONDS` | length of a right from the send of a lease, and how old a permit may be | 60 |
 | `CACHESCOPE_ON_LOSS` | `Fresh`: without a right, requests without any reuse are served; `Deny`: none are | `Fresh` |
 | `CACHESCOPE_FRESH_SECONDS` | longest answer that is served without a right, with `Fresh` | 120 |
+| `CACHESCOPE_CLEANUP` | `Reset`: the engine's prefix cache is reset after a fence of the whole pool; `None`: it is not | `None` |
 | `CACHESCOPE_STATE_DIR` | folder of the pod's own, where witnesses of the ledgers outlive the process; empty keeps none | empty |
 | `CACHESCOPE_METRICS_PORT` | port of `/metrics`; 0 is off | 9400 |
 | `CACHESCOPE_MAX_BODY_BYTES` | largest request body | 16777216 |
@@ -53,6 +54,7 @@ class Settings:
         api_folder: Where its ServiceAccount's token and the certificate authority are.
         lease_ms: Length of a right, and the greatest age of a permit, in milliseconds.
         fresh_ms: Longest answer that is served without a right, in milliseconds; 0 when nothing is served then.
+        resets_cache: Whether the engine's prefix cache is reset after a fence of the whole pool.
         state_folder: Where witnesses of the ledgers outlive the process, or `None`.
         metrics_port: Port of the metrics, or 0.
         max_body_bytes: Largest request body.
@@ -71,6 +73,7 @@ class Settings:
     api_folder: Path = FOLDER
     lease_ms: int = 60_000
     fresh_ms: int = 120_000
+    resets_cache: bool = False
     state_folder: Path | None = None
     metrics_port: int = 9400
     max_body_bytes: int = 16 * 2**20
@@ -96,6 +99,7 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
         api_folder=Path(environ.get("CACHESCOPE_API_DIR") or FOLDER),
         lease_ms=1000 * _number(environ, "CACHESCOPE_LEASE_SECONDS", default=60, least=1, most=3600),
         fresh_ms=_fresh_ms(environ),
+        resets_cache=_choice(environ, "CACHESCOPE_CLEANUP", ("None", "Reset")) == "Reset",
         state_folder=Path(folder) if (folder := environ.get("CACHESCOPE_STATE_DIR")) else None,
         metrics_port=_number(environ, "CACHESCOPE_METRICS_PORT", default=9400, least=0, most=65_535),
         max_body_bytes=_number(environ, "CACHESCOPE_MAX_BODY_BYTES", default=16 * 2**20, least=1, most=2**31),
@@ -118,11 +122,17 @@ def _target(environ: Mapping[str, str], name: str) -> TargetName:
 
 
 def _fresh_ms(environ: Mapping[str, str]) -> int:
-    on_loss = environ.get("CACHESCOPE_ON_LOSS") or "Fresh"
-    if on_loss not in {"Fresh", "Deny"}:
-        raise SpecError(f"CACHESCOPE_ON_LOSS is {on_loss!r}; set Fresh or Deny")
+    on_loss = _choice(environ, "CACHESCOPE_ON_LOSS", ("Fresh", "Deny"))
     seconds = _number(environ, "CACHESCOPE_FRESH_SECONDS", default=120, least=1, most=3600)
     return 1000 * seconds if on_loss == "Fresh" else 0
+
+
+def _choice(environ: Mapping[str, str], name: str, values: tuple[str, ...]) -> str:
+    """One of the values; the first is the default."""
+    value = environ.get(name) or values[0]
+    if value not in values:
+        raise SpecError(f"{name} is {value!r}; set {' or '.join(values)}")
+    return value
 
 
 def _number(environ: Mapping[str, str], name: str, *, default: int, least: int, most: int) -> int:

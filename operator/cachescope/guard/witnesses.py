@@ -6,7 +6,8 @@ Rules:
 - it is given up for a later state of its history alone. A state that does not follow from it is what a restore leaves behind, and
   then the copy is what counts;
 - copies are kept in a file of the pod, so that a new process publishes from its first lease what the one before had read;
-- they are never used as heads: what they say may be of a lineage that is over.
+- they are never used as heads: what they say may be of a lineage that is over. But a head that lacks something of one gives no
+  right: somebody restored the cluster, and the operator has not merged it yet.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from typing import Any
 from cachescope.core.errors import SpecError
 from cachescope.core.ledger_documents import parse_ledger
 from cachescope.core.ledger_seals import witness
-from cachescope.core.ledgers import Ledger, LedgerFork, followed
+from cachescope.core.ledgers import Ledger, LedgerFork
+from cachescope.core.lineages import taken
 
 _LOG = logging.getLogger(__name__)
 _FILE = "witnesses.json"
@@ -40,6 +42,7 @@ class Witnesses:
         self.published: dict[str, Mapping[str, Any]] = {}
         self._path = folder / _FILE if folder is not None else None
         self._ledgers: dict[str, Ledger] = {}
+        self._kept: dict[str, Ledger] = {}  # of an earlier process, until this one read what follows
         self._saved: dict[str, Mapping[str, Any]] = {}
 
     @property
@@ -59,7 +62,7 @@ class Witnesses:
         except (OSError, ValueError, TypeError, RecursionError, SpecError) as error:
             _LOG.warning("the witnesses of before cannot be read; this pod has none", extra={"problem": type(error).__name__})
             return
-        self._ledgers, self.published, self._saved = found, kept, dict(kept)
+        self._ledgers, self._kept, self.published, self._saved = found, dict(found), kept, dict(kept)
 
     def take(self, name: str, ledger: Ledger, spec: Mapping[str, Any]) -> None:
         """Publish a copy of what was read, unless the one that is published is of a later state, or of another history.
@@ -72,8 +75,17 @@ class Witnesses:
         known = self._ledgers.get(name)
         if known is not None and (known.mark == ledger.mark or not _follows(known, ledger)):
             return
+        self._kept.pop(name, None)
         self._ledgers[name] = ledger
         self.published[name] = witness(spec)
+
+    def hold(self, name: str, ledger: Ledger) -> None:
+        """Hold what was read against what an earlier process of this pod had read; the reader knows what this one did.
+
+        Raises:
+            LedgerFork: It does not follow from that, or lacks something of it.
+        """
+        taken(self._kept.get(name), ledger)
 
     def save(self) -> None:
         """Keep what is published; a file that cannot be written is said, and harms nothing but that."""
@@ -91,7 +103,7 @@ class Witnesses:
 
 def _follows(known: Ledger, ledger: Ledger) -> bool:
     try:
-        followed(known, ledger)
+        taken(known, ledger)
     except LedgerFork:
         return False
     return True

@@ -5,8 +5,6 @@ What a lease acknowledges is read as it stands there: whether its signature is g
 
 from __future__ import annotations
 
-import base64
-import json
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 
@@ -15,6 +13,8 @@ from cachescope.api.statuses import CacheEpochStatus, Condition
 from cachescope.cli.doctor.findings import Document, Finding, Unseen, failed, passed, unseen
 from cachescope.cli.doctor.leases import MARGIN, length, written
 from cachescope.cli.doctor.observed import Observed, title
+from cachescope.core.errors import WireFormatError
+from cachescope.core.leases import claimed_lease
 from cachescope.core.ledgers import AUTHORIZATION_HEAD, Role, authorization_key
 
 HEADS = "authorization heads"
@@ -119,8 +119,6 @@ def _renewed(lease: Document, now: datetime) -> bool:
 def _statement(lease: Document) -> Document:
     """What a lease says of its process; nothing where it cannot be read, which the operator says."""
     try:
-        body = lease["spec"]["statement"].split(".")[2]
-        found = json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
-    except (KeyError, IndexError, ValueError):
+        return claimed_lease(lease["spec"]["statement"])
+    except (KeyError, WireFormatError):
         return {}
-    return found if isinstance(found, dict) else {}

@@ -1,13 +1,15 @@
 """Do guards and gateways renew their leases.
 
-The API server notes when an object was last written, by its own clock; a margin stands for the difference from this machine's.
+A lease says when it was written, by the clock of its process's machine, and of other objects the API server notes it, by its own; a
+margin stands for the difference from this machine's.
 A lease whose pod is gone is the operator's to delete; one of a pod that runs, and has no other, is a process without a right.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from cachescope.cli.doctor.findings import Document, Finding, Unseen, failed, noted, passed, unseen
 from cachescope.cli.doctor.observed import Observed, title
@@ -39,17 +41,23 @@ def _judge(lease: Document, now: datetime, running: dict[str, str], fresh: set[s
         yield failed(
             NAME,
             f"the {lease['spec']['holder'].lower()} in {running[uid]} last renewed {title(lease)} {int(age.total_seconds())} s ago",
-            "see its log, and whether it may reach the API server (apiServers of the chart, NetworkPolicy, Role)",
+            "see its log, whether it may reach the API server (apiServers of the chart, NetworkPolicy, Role), and its node's clock",
         )
     elif uid not in running and age > LEFT_OVER:
         yield noted(NAME, f"{title(lease)} is left of a pod that is gone", "see whether the operator works: it deletes these")
 
 
 def written(document: Document) -> datetime:
-    """When an object was last written, on the API server's clock."""
+    """When an object was last written, as far as it tells."""
     metadata = document["metadata"]
     times = [entry["time"] for entry in metadata.get("managedFields") or [] if entry.get("time")]
-    return max(map(datetime.fromisoformat, [metadata["creationTimestamp"], *times]))
+    return max([*map(datetime.fromisoformat, [metadata["creationTimestamp"], *times]), *_renewed(document)])
+
+
+def _renewed(lease: Document) -> Iterator[datetime]:
+    with contextlib.suppress(ValueError):
+        given = datetime.fromisoformat((lease.get("spec") or {}).get("renewTime") or "")
+        yield given if given.tzinfo else given.replace(tzinfo=UTC)
 
 
 def length(lease: Document) -> timedelta:
