@@ -5,7 +5,8 @@ They come last: whoever else uses the cluster notices them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
 from cachescope.core.ledger_documents import parse_ledger
@@ -13,12 +14,15 @@ from cachescope.core.ledgers import AUTHORIZATION_HEAD, Lineage
 from e2e.faults import restore
 from e2e.faults.of_processes import GUARD, RIGHT_SECONDS
 from e2e.faults.processes import of_pod, stopped
-from e2e.faults.scene import Scene, is_true
+from e2e.faults.scene import FENCE_SECONDS, Scene, is_true
 from e2e.faults.site import POOL, WELL_SECONDS, Site
 from e2e.faults.table import fault
 from e2e.stack import kubectl, outage
 from e2e.stack.install import GATEWAY_PODS, OPERATOR_PODS
 from e2e.stack.waiting import until
+
+OUTAGE_SECONDS = FENCE_SECONDS + 30
+"""After an outage nobody leads for a while: an attempt that hangs ends after 10 s, and then the Lease is looked at for 15 s."""
 
 
 @fault("the API server is gone for 5 s")
@@ -26,7 +30,7 @@ def short_outage(scene: Scene) -> None:
     """Longer than every right, once the API server has started again."""
     scene.revoke()
     outage.without_api_server(5)
-    scene.fenced()
+    scene.fenced(OUTAGE_SECONDS)
 
 
 @fault("the API server is gone for 60 s", slow=True)
@@ -34,7 +38,7 @@ def long_outage(scene: Scene) -> None:
     """Longer than everything that goes on without a right."""
     scene.revoke()
     outage.without_api_server(60)
-    scene.fenced()
+    scene.fenced(OUTAGE_SECONDS)
 
 
 @fault("etcd is restored, and every process remembers", slow=True)
@@ -46,10 +50,16 @@ def restored_with_all(scene: Scene) -> None:
 
 @fault("etcd is restored, and one guard remembers", slow=True)
 def restored_with_one(scene: Scene) -> None:
-    """One witness is enough."""
+    """One witness is enough.
+
+    Who remembers nothing serves what was restored until the operator has found it: so nobody asks before, as the procedure says.
+    """
     forgetting = [*scene.site.pods()[1:], *scene.site.pods(GATEWAY_PODS), *scene.site.pods(OPERATOR_PODS)]
-    with _restored(scene):
+    with _restored(scene) as found, scene.quiet():
         restore.put_back(lambda: restore.forget(forgetting))
+        found()
+        since = time.monotonic()
+        until(lambda: time.monotonic() > since + RIGHT_SECONDS, "everybody has read the ledgers since then")
 
 
 @fault("etcd is restored, and another change takes the sequence of the lost one", slow=True)
@@ -69,15 +79,22 @@ def restored_and_changed(scene: Scene) -> None:
 
 
 @contextmanager
-def _restored(scene: Scene) -> Iterator[None]:
-    """A fence whose every trace in etcd is lost in the block; afterwards both ledgers go on in new lineages."""
+def _restored(scene: Scene) -> Iterator[Callable[[], None]]:
+    """A fence whose every trace in etcd is lost in the block; yields a wait until both ledgers go on in new lineages."""
     names = (POOL, AUTHORIZATION_HEAD)
     restore.copy()
     scene.revoke()
-    scene.fenced()
+    scene.fenced(OUTAGE_SECONDS)
     before = {name: lineage(scene.site, name) for name in names}
-    yield
-    until(lambda: all(_is_later(scene.site, name, before[name]) for name in names), "new lineages", WELL_SECONDS + RIGHT_SECONDS)
+
+    def found() -> None:
+        until(
+            lambda: all(_is_later(scene.site, name, before[name]) for name in names), "new lineages", WELL_SECONDS + RIGHT_SECONDS
+        )
+
+    yield found
+    found()
+    scene.fenced(OUTAGE_SECONDS)
 
 
 def lineage(site: Site, name: str) -> Lineage:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -37,6 +38,7 @@ class Scene:
         fences: Revocations that were asked for: their numbers in the record, by the name of the CacheEpoch.
         times: Seconds that each fence took, as the operator says, by the name of the CacheEpoch.
         reasons: By what each was complete, by the name of the CacheEpoch.
+        pausing: Whether nobody asks anew.
     """
 
     site: Site
@@ -45,6 +47,7 @@ class Scene:
     fences: dict[str, int] = field(default_factory=dict)
     times: dict[str, float] = field(default_factory=dict)
     reasons: dict[str, str] = field(default_factory=dict)
+    pausing: threading.Event = field(default_factory=threading.Event)
 
     def revoke(self) -> None:
         """Roll the pool forward and deny the victim, in one go."""
@@ -74,6 +77,15 @@ class Scene:
         self.fenced(seconds)
         if self.reasons[self.latest(kind)] != Reason.EXPIRED:
             raise AssertionError(f"the {kind} was acknowledged by everybody, so nothing was broken; see the fault")
+
+    @contextmanager
+    def quiet(self) -> Iterator[None]:
+        """Nobody asks anew in the block."""
+        self.pausing.set()
+        try:
+            yield
+        finally:
+            self.pausing.clear()
 
     def refused_since(self, ms: int) -> int:
         """How many requests of the victim that were sent since then were refused as revoked."""
@@ -140,7 +152,7 @@ def playing(site: Site, fault: str) -> Iterator[Scene]:
     try:
         site.add_tenant(scene.victim)
         until(lambda: site.serves(scene.victim), "the victim is served", WELL_SECONDS)
-        with flowing(site, recorder, prefixes):
+        with flowing(site, recorder, prefixes, scene.pausing):
             until(lambda: _reusing(recorder) == set(prefixes), "every tenant reuses its prefix")
             yield scene
     except BaseException:

@@ -24,8 +24,8 @@ from e2e.faults.engines import ENGINE
 from e2e.faults.history import LOST, SERVED
 from e2e.stack import helm, kubectl, stub_pool, tenancy
 from e2e.stack.credentials import api_key_secret, new_key
-from e2e.stack.install import GATEWAY, GATEWAY_PODS, OPERATOR, OPERATOR_PODS, RELEASE, install_crds, namespace
-from e2e.stack.paths import CHARTS, EXAMPLES, ROOT
+from e2e.stack.install import GATEWAY, OPERATOR, RELEASE, install_crds, namespace
+from e2e.stack.paths import CHARTS, EXAMPLES, LAYOUT, ROOT
 from e2e.stack.waiting import until
 
 POOL = "pool"
@@ -90,13 +90,9 @@ class Site:
         return sum(load_of(pod) for pod in self.pods())
 
     def logs(self) -> str:
-        """What everybody has logged: gateways, operators and engines; nothing while the API server does not answer."""
-        options = ("--all-containers", "--prefix", "--tail=-1", "--ignore-errors")
-        everybody = (GATEWAY_PODS, OPERATOR_PODS, stub_pool.pods(POOL))
-        try:
-            return "".join(kubectl.run("logs", "-l", labels, *options, namespace=self.namespace) for labels in everybody)
-        except kubectl.KubectlError as error:
-            return str(error)
+        """What everybody has logged, processes that were ended included as far as the kubelet keeps it."""
+        files = sorted((LAYOUT.cluster / "pod-logs").glob(f"{self.namespace}_*/*/*.log"))
+        return "".join(f"== {path.parent.parent.name}/{path.parent.name}/{path.name}\n{path.read_text()}" for path in files)
 
     def is_well(self) -> bool:
         """Whether every engine is routed to, so each guard has its right, and each tenant is served."""

@@ -70,13 +70,13 @@ def prompt(prefix: str, rest: str) -> str:
 
 
 @contextmanager
-def flowing(site: Site, recorder: Recorder, prefixes: Mapping[str, str]) -> Iterator[None]:
-    """Traffic of tenants, each with its prefix, until the end of the block."""
+def flowing(site: Site, recorder: Recorder, prefixes: Mapping[str, str], pausing: threading.Event) -> Iterator[None]:
+    """Traffic of tenants, each with its prefix, until the end of the block; nobody asks anew while it is pausing."""
     ending = threading.Event()
     askings = [
         (Asking(recorder, who, f"{prefix}-{length}"), length) for who, prefix in prefixes.items() for length in ENGINE.lengths
     ]
-    threads = [threading.Thread(target=_keep_asking, args=(site, *item, ending), daemon=True) for item in askings]
+    threads = [threading.Thread(target=_keep_asking, args=(site, *item, (ending, pausing)), daemon=True) for item in askings]
     for thread in threads:
         thread.start()
     with ExitStack() as stack:
@@ -85,12 +85,14 @@ def flowing(site: Site, recorder: Recorder, prefixes: Mapping[str, str]) -> Iter
         yield
 
 
-def _keep_asking(site: Site, asking: Asking, length: int, ending: threading.Event) -> None:
+def _keep_asking(site: Site, asking: Asking, length: int, events: tuple[threading.Event, threading.Event]) -> None:
+    ending, pausing = events
     with site.client(asking.who) as client:
         for number in count():
             if ending.is_set():
                 return
-            asking.ask(client, str(number), length, ending)
+            if not pausing.is_set():
+                asking.ask(client, str(number), length, ending)
             ending.wait(PAUSE_SECONDS)
 
 
