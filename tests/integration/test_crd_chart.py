@@ -13,6 +13,7 @@ from e2e.stack.paths import ROOT
 
 CHART = str(ROOT / "charts" / "cachescope-crds")
 KEEP = "helm.sh/resource-policy"
+KIND = "CustomResourceDefinition"
 
 
 def test_the_chart_has_no_faults() -> None:
@@ -34,6 +35,16 @@ def test_a_value_that_does_not_exist_is_refused() -> None:
         _rendered("--set", "keeep=false")
 
 
+def test_a_level_for_leases_comes_with_the_kinds_unless_it_is_not_wanted() -> None:
+    flows = {"FlowSchema", "PriorityLevelConfiguration"}
+    assert {document["kind"] for document in _documents()} == {KIND} | flows
+    assert {document["kind"] for document in _documents("--set", "flowControl.create=false")} == {KIND}
+
+
 def _rendered(*options: str) -> dict[str, Any]:
+    return {document["metadata"]["name"]: document for document in _documents(*options) if document["kind"] == KIND}
+
+
+def _documents(*options: str) -> list[dict[str, Any]]:
     documents = yaml.safe_load_all(helm.run("template", "cachescope-crds", CHART, *options))
-    return {document["metadata"]["name"]: document for document in documents if document}
+    return [document for document in documents if document]
