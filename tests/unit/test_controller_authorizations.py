@@ -93,8 +93,8 @@ async def test_a_shard_that_no_head_announced_is_announced_by_the_next_pass_and_
     assert head_of(bench).denied(head_of(bench).vector(target(bench)))
 
 
-async def test_an_unannounced_shard_is_announced_also_when_its_declaration_is_gone(bench: Bench) -> None:
-    bench.declare(of_tenant(deny=True))
+async def another_operator_after_a_refused_head(bench: Bench) -> None:
+    """The shard is written and the head is not; then the declaration goes, and another operator begins."""
     bench.api.refused.add(HEAD_PATH)
     with pytest.raises(ClusterError):
         await bench.authorize()
@@ -102,6 +102,11 @@ async def test_an_unannounced_shard_is_announced_also_when_its_declaration_is_go
     bench.remove("CacheEpoch", "e")
     bench.restart()
     await bench.authorize()
+
+
+async def test_an_unannounced_shard_is_announced_also_when_its_declaration_is_gone(bench: Bench) -> None:
+    bench.declare(of_tenant(deny=True))
+    await another_operator_after_a_refused_head(bench)
     assert head_of(bench).denied(head_of(bench).vector(target(bench)))
 
 
@@ -132,13 +137,7 @@ async def test_a_shard_that_was_written_before_any_head_is_in_the_first_one(benc
     del bench.api.objects[f"{collection_of('EpochLedger', 'ns')}/{AUTHORIZATION_HEAD}"]
     bench.declare(of_tenant(deny=True))
     bench.restart()
-    bench.api.refused.add(HEAD_PATH)
-    with pytest.raises(ClusterError):
-        await bench.authorize()
-    bench.api.refused.clear()
-    bench.remove("CacheEpoch", "e")
-    bench.restart()
-    await bench.authorize()
+    await another_operator_after_a_refused_head(bench)
     assert (head_of(bench).sequence, shard(bench).sequence) == (1, 1)
     assert head_of(bench).denied(head_of(bench).vector(target(bench)))
 
