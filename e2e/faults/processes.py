@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from e2e.cluster.local.processes import Process, identify, send
+from e2e.cluster.local.processes import Process, alive, identify, send
 from e2e.cluster.local.settings import API_SERVICE_ADDRESS, NODE_ADDRESS
 
 PAUSE = b"/pause"
@@ -59,7 +59,7 @@ def cut_off(pod: dict[str, Any]) -> Iterator[None]:
     try:
         yield
     finally:
-        for rule in RULES:
+        for rule in RULES if alive(process) else ():  # otherwise the pod was replaced, and its network went with it
             _iptables(process, "-D", *rule)
 
 
