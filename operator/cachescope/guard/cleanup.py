@@ -24,6 +24,7 @@ from cachescope.core.heads import Heads
 from cachescope.core.log_lines import fault_of
 from cachescope.core.types import TargetName
 from cachescope.guard.histogram import Histogram
+from cachescope.guard.waiting import within
 from cachescope.guard.wire import Scope
 
 _LOG = logging.getLogger(__name__)
@@ -112,13 +113,8 @@ class Cleanup:
     async def _asked(self) -> str:
         """One question to the engine, and how it ended."""
         client: Any = getattr(getattr(self._application, "state", None), "engine_client", None)
-        call = asyncio.ensure_future(_reset_by(client))
-        try:
-            # Not `wait_for`: before Python 3.12 it loses a cancellation that comes together with what it waits for.
-            answered, _ = await asyncio.wait({call}, timeout=self._bound_ms / 1000)
-        finally:
-            call.cancel()  # vLLM bears that
-        if not answered:
+        call = await within(_reset_by(client), self._bound_ms / 1000)  # vLLM bears that it is ended
+        if not call.done():
             return UNANSWERED
         return FAILED if call.cancelled() else call.result()  # an engine that ends cancels what waits for it
 

@@ -35,6 +35,7 @@ from cachescope.guard.heads import HeadSource, RightKeeper
 from cachescope.guard.in_flight import Flight, InFlight
 from cachescope.guard.key_folder import KeyFolder
 from cachescope.guard.settings import Settings
+from cachescope.guard.waiting import within
 
 _LOG = logging.getLogger(__name__)
 _NONCE = re.compile(r"[A-Za-z0-9_-]{16,128}\Z")
@@ -252,12 +253,7 @@ class GuardProcess:
         """Wait until something in flight may be over, be it by time."""
         ends = self.in_flight.drain_ends()
         seconds = None if ends is None else max(0, ends - self.clock()) / 1000
-        # Not `wait_for`: before Python 3.12 it loses a cancellation that comes together with what it waits for.
-        woken = asyncio.ensure_future(self._woken.wait())
-        try:
-            await asyncio.wait({woken}, timeout=seconds)
-        finally:
-            woken.cancel()
+        await within(self._woken.wait(), seconds)
 
     def _verified(self, text: str) -> Permit | None:
         if self.keys.ring is None:
