@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any
 
-from cachescope.core.fences import margin_ms
+from cachescope.core.rosters import margin_ms
 from e2e.faults.engines import ENGINE, STUB
 from e2e.faults.processes import cut_off, of_pod, stopped
 from e2e.faults.scene import Scene

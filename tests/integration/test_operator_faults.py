@@ -19,8 +19,8 @@ from pathlib import Path
 
 import pytest
 
-from cachescope.core.fences import right_ms
 from cachescope.core.ledgers import AUTHORIZATION_HEAD
+from cachescope.core.rosters import right_ms
 from cachescope.kube.rest import ApiError
 from e2e.stack import kubectl
 from e2e.stack.paths import KUBECONFIG

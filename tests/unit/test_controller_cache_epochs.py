@@ -11,8 +11,8 @@ from cachescope.controller.dispatch import authorization
 from cachescope.controller.store import Key
 from cachescope.core import authorization_rules
 from cachescope.core.errors import ClusterError
-from cachescope.core.fences import right_ms
 from cachescope.core.ledgers import AUTHORIZATION_HEAD
+from cachescope.core.rosters import right_ms
 from cachescope.kube.rest import Document
 from tests.unit.bench_leases import LEASE_MS, POOL_UID, LeasedProcess, begun, gateway, ledger, wait
 from tests.unit.controller_bench import Bench, epoch, tenant

@@ -15,9 +15,10 @@ from cachescope.controller.lease_book import LeaseBook
 from cachescope.controller.root_keys import RootKeys
 from cachescope.controller.store import Store
 from cachescope.core.errors import ClusterError
-from cachescope.core.fences import Member, Wanted, after_right_ms, right_ms
+from cachescope.core.fences import Wanted
 from cachescope.core.leases import GUARD
 from cachescope.core.ledgers import Ledger, Lineage, Role, advanced, reborn
+from cachescope.core.rosters import Member, after_right_ms, right_ms
 from tests.unit.fake_api import FakeApi
 
 LEASE = 3000

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from cachescope.core.fences import right_ms
 from cachescope.core.ledger_documents import parse_ledger
 from cachescope.core.ledger_seals import seal_keys, sealed, verified, witness
 from cachescope.core.ledgers import AUTHORIZATION_HEAD, Ledger, advanced
 from cachescope.core.lineages import includes
+from cachescope.core.rosters import right_ms
 from cachescope.kube.rest import Document
 from tests.unit.bench_leases import PEOPLE, POOL_UID, LeasedProcess, begun, gateway, ledger, standing, wait
 from tests.unit.controller_bench import Bench, epoch, tenant

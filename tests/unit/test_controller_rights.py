@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from cachescope.core.fences import Wanted, progress, right_ms, silent_ms
+from cachescope.core.fences import Wanted, progress
 from cachescope.core.ledgers import AUTHORIZATION_HEAD
 from cachescope.core.rights import Rights
+from cachescope.core.rosters import right_ms, silent_ms
 from cachescope.kube.rest import Document
 from tests.unit.bench_leases import LeasedProcess, ledger, wait
 from tests.unit.controller_bench import POOL, Bench

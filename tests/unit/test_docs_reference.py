@@ -16,8 +16,8 @@ from cachescope.controller.pool_status import pool_conditions
 from cachescope.controller.store import Key
 from cachescope.controller.verdicts import Verdict
 from cachescope.core import authorization_rules
-from cachescope.core.fences import right_ms
 from cachescope.core.pool_rules import MAX_INCIDENTS
+from cachescope.core.rosters import right_ms
 from tests.unit.bench_leases import LEASE_MS, LeasedProcess, begun, wait
 from tests.unit.controller_bench import POOL, Bench, epoch, tenant
 from tests.unit.make_reference import MARK, PAGE, generated

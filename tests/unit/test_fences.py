@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from cachescope.core.fences import Member, Progress, Roster, Wanted, after_right_ms, progress, right_ms, silent_ms
+from cachescope.core.fences import Progress, Wanted, progress
 from cachescope.core.leases import GATEWAY, GUARD
 from cachescope.core.ledgers import Ledger, Lineage, Mark, Role, advanced
+from cachescope.core.rosters import Member, Roster, after_right_ms, right_ms, silent_ms
 from cachescope.core.types import Digest
 
 LEASE, FRESH, STALE = 3000, 120_000, 600_000

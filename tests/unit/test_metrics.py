@@ -13,8 +13,9 @@ from prometheus_client.registry import Collector
 
 from cachescope.controller.fence_metrics import SLACK_MS, FenceMetrics, is_overdue
 from cachescope.controller.metrics import Metrics
-from cachescope.core.fences import Wanted, after_right_ms, right_ms, silent_ms
+from cachescope.core.fences import Wanted
 from cachescope.core.ledgers import Ledger, Lineage, Role
+from cachescope.core.rosters import after_right_ms, right_ms, silent_ms
 from cachescope.gateway.audit import Audit
 from cachescope.gateway.health import Health
 from cachescope.guard.metrics import exposition

@@ -10,8 +10,9 @@ from prometheus_client.registry import Collector
 
 from cachescope.controller.fences import Fences
 from cachescope.controller.lease_book import LeaseBook
-from cachescope.core.fences import Roster, Wanted, after_right_ms, right_ms
+from cachescope.core.fences import Wanted
 from cachescope.core.ledgers import Role
+from cachescope.core.rosters import Roster, after_right_ms, right_ms
 
 SLACK_MS = 5000
 """What a busy operator may take beyond the bound before somebody is told."""

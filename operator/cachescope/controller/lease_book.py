@@ -23,11 +23,11 @@ from cachescope.api.ledgers import EpochLedger
 from cachescope.controller.root_keys import RootKeys
 from cachescope.controller.store import Key, Store, version_of
 from cachescope.core.errors import CacheScopeError
-from cachescope.core.fences import Member, Roster
 from cachescope.core.leases import GATEWAY, GUARD, LeaseStatement, lease_keys, read_lease
 from cachescope.core.ledgers import Mark, Role
 from cachescope.core.permits import permit_keys
 from cachescope.core.rights import read_rights
+from cachescope.core.rosters import Member, Roster
 from cachescope.kube.rest import Document
 
 log = logging.getLogger(__name__)

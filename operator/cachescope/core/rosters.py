@@ -1,0 +1,193 @@
+"""The roster: every process that may act, since when it is as it is, and what may have been missed. Times are parameters.
+
+Rules:
+
+- a right has ended once nothing was heard for its length and a margin, counted on one clock from when a version was first seen, and
+  for the longest right that the process declared since it last expired;
+- blindness is not expiry: what vanished, other than by the operator's own delete, counts as unchanged since that was noticed;
+- an expired guard may still serve `Fresh`, and an expired gateway issue it; both end at some time, and count no more then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from cachescope.core.leases import GATEWAY, GUARD, fresh_for_ms
+from cachescope.core.ledgers import Mark
+from cachescope.core.rights import Rights
+
+
+def margin_ms(lease_ms: int) -> int:
+    """What is waited beyond a right: one second, and two percent for clocks that do not run alike."""
+    return 1000 + lease_ms // 50
+
+
+def right_ms(lease_ms: int) -> int:
+    """After which a right has surely ended, on any clock."""
+    return lease_ms + margin_ms(lease_ms)
+
+
+def silent_ms(fresh_ms: int) -> int:
+    """After which a guard without a right serves nothing at all, on any clock, counted from the end of its right."""
+    silent = fresh_for_ms(fresh_ms)
+    return silent + margin_ms(silent) if fresh_ms else 0
+
+
+def after_right_ms(lease_ms: int, fresh_ms: int) -> int:
+    """For how long a guard may go on after its right ended: a permit may be as old as a right is long, then comes the answer."""
+    return right_ms(lease_ms) + fresh_ms if fresh_ms else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One `FenceLease` as a list or a watch showed it.
+
+    Attributes:
+        uid: UID of the object.
+        namespace: Its namespace.
+        name: Its name.
+        version: Its version, as a number.
+        holder: `Guard` or `Gateway`.
+        pool: Name of a guard's pool.
+        lease_ms: Length of its right.
+        fresh_ms: How long it may go on without a right.
+        released: Whether it ended, and said so.
+        acknowledged: What it acknowledged, by ledger.
+    """
+
+    uid: str
+    namespace: str
+    name: str
+    version: int
+    holder: str
+    pool: str
+    lease_ms: int
+    fresh_ms: int = 0
+    released: bool = False
+    acknowledged: Mapping[str, Mark] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A member, and since when it is as it is.
+
+    Attributes:
+        member: As last shown.
+        since_ms: When that version was first seen.
+        longest_ms: The longest right that it declared since it last expired.
+        gone: Whether it vanished.
+    """
+
+    member: Member
+    since_ms: int
+    longest_ms: int
+    gone: bool = False
+
+    @property
+    def expires_ms(self) -> int:
+        """When its right has surely ended, if it stays as it is."""
+        return self.since_ms + right_ms(self.longest_ms)
+
+    @property
+    def idle_ms(self) -> int:
+        """When it has surely ended everything that it may do without a right."""
+        fresh_ms = self.member.fresh_ms
+        return self.expires_ms + (fresh_ms if self.member.holder == GATEWAY else silent_ms(fresh_ms))
+
+
+class Roster:
+    """Everybody who may act. Fed by a list and the watch that follows it without a gap.
+
+    Attributes:
+        position: The version up to which the watch told it of everything; a list proves nothing of what came and went before it.
+        longest_ms: The longest right that a guard may have.
+        issuing_ms: The longest right that a gateway may have.
+        fresh_ms: The longest that a guard may answer without a right.
+        stale_ms: The longest that a gateway may go on without a right.
+        missed_ms: When something was missed last; `None` if nothing ever was.
+    """
+
+    def __init__(self) -> None:
+        self.position = 0
+        self.longest_ms = 0
+        self.issuing_ms = 0
+        self.fresh_ms = 0
+        self.stale_ms = 0
+        self.missed_ms: int | None = None
+        self._entries: dict[str, Entry] = {}
+
+    def entries(self) -> Iterable[Entry]:
+        """All, those that vanished and may still act included."""
+        return self._entries.values()
+
+    def allow(self, lease_ms: int, fresh_ms: int) -> None:
+        """A guard may have rights that long, by what is declared or was recorded."""
+        self.longest_ms, self.fresh_ms = max(self.longest_ms, lease_ms), max(self.fresh_ms, fresh_ms)
+
+    def allow_gateways(self, lease_ms: int, stale_ms: int) -> None:
+        """A gateway may. Nobody waits for that but who waits for what it issues."""
+        self.issuing_ms, self.stale_ms = max(self.issuing_ms, lease_ms), max(self.stale_ms, stale_ms)
+
+    def most(self, *, pool: tuple[str, str] | None) -> Rights:
+        """The longest rights of those that are known: of the guards of a pool (namespace and name), or of all gateways."""
+        found = [item for item in self.entries() if _of_pool(item.member) == pool]
+        rights = (Rights(-(-item.longest_ms // 1000), -(-item.member.fresh_ms // 1000)) for item in found)
+        return Rights().joined(*rights)
+
+    def knows_all(self, now_ms: int) -> bool:
+        """Whether whoever is not in it can do nothing any more."""
+        if self.missed_ms is None:
+            return False
+        return now_ms > self.missed_ms + self.silent_ms
+
+    @property
+    def silent_ms(self) -> int:
+        """For how long somebody who was not heard of again may still act, reusing nothing at the end."""
+        guards, gateways = right_ms(self.longest_ms) + silent_ms(self.fresh_ms), right_ms(self.issuing_ms) + self.stale_ms
+        return max(guards, gateways)
+
+    def settle(self, now_ms: int) -> None:
+        """Something was missed: complete nothing until whoever was missed can do nothing any more."""
+        self.missed_ms = now_ms
+
+    def saw(self, member: Member, now_ms: int) -> None:
+        """A list or the watch showed a member."""
+        known = self._entries.get(member.uid)
+        allow = self.allow if member.holder == GUARD else self.allow_gateways
+        allow(member.lease_ms, member.fresh_ms)
+        if known is None:
+            self._entries[member.uid] = Entry(member, now_ms, member.lease_ms)
+        elif member.version > known.member.version:
+            longest = member.lease_ms if now_ms > known.expires_ms else max(known.longest_ms, member.lease_ms)
+            self._entries[member.uid] = Entry(member, now_ms, longest)
+
+    def judged(self, member: Member) -> None:
+        """The same version of a member means something else now, since keys changed."""
+        known = self._entries.get(member.uid)
+        if known is not None and known.member.version == member.version:
+            self._entries[member.uid] = replace(known, member=member)
+
+    def reached(self, version: int) -> None:
+        """The watch told of everything up to a version."""
+        self.position = max(self.position, version)
+
+    def vanished(self, uid: str, now_ms: int) -> None:
+        """A member is gone, and nobody knows whether its process is."""
+        known = self._entries.get(uid)
+        if known is not None and not known.gone:
+            self._entries[uid] = replace(known, since_ms=now_ms, gone=True)
+
+    def deleted(self, uid: str) -> None:
+        """The operator itself deleted a member, as it was when its right had ended: it stays as it is, and may serve `Fresh`."""
+        known = self._entries.get(uid)
+        if known is not None:
+            self._entries[uid] = replace(known, gone=True)
+
+    def forget(self, now_ms: int) -> None:
+        """Drop those that vanished and may do nothing any more."""
+        self._entries = {uid: entry for uid, entry in self._entries.items() if not (entry.gone and now_ms > entry.idle_ms)}
+
+
+def _of_pool(member: Member) -> tuple[str, str] | None:
+    return None if member.holder == GATEWAY else (member.namespace, member.pool)
