@@ -79,6 +79,15 @@ class LeasedProcess:
         written = self.bench.api._store(f"{collection_of('FenceLease', 'ns')}/{self.lease}", document)
         self.bench.book.roster.reached(int(written["metadata"]["resourceVersion"]))
 
+    def spoil(self, namespace: str = "ns", **spec: Any) -> None:
+        """Somebody who may write leases there writes this one; nobody can verify what is in it."""
+        self.tick += 1
+        spoilt = {"holder": self.holder, "pod": "p", "pool": "", "leaseSeconds": 1, "tick": self.tick, "statement": "x", **spec}
+        metadata = {"name": self.lease, "namespace": namespace, "uid": f"uid-{self.lease}"}
+        document = {"apiVersion": "cachescope.dev/v1alpha1", "kind": "FenceLease", "metadata": metadata, "spec": spoilt}
+        written = self.bench.api._store(f"{collection_of('FenceLease', namespace)}/{self.lease}", document)
+        self.bench.book.roster.reached(int(written["metadata"]["resourceVersion"]))
+
 
 def gateway(bench: Bench, name: str = "w") -> LeasedProcess:
     """A gateway."""

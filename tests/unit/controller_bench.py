@@ -111,7 +111,7 @@ class Bench:
         for document in self.api.objects.values():
             if document.get("kind") in {"FenceLease", *(kind.kind for kind in STREAMED)}:
                 self.store.put(document["kind"], document)
-        self.book = LeaseBook(self.store, self.keys, clock=lambda: self.now, news=lambda *_: None)
+        self.book = LeaseBook(self.store, self.keys, home="ns", clock=lambda: self.now, news=lambda *_: None)
         self.told: list[Key] = []
         self.outcomes = Outcomes(self.told.append)
         self.fences = Fences(self.book, self._nothing, told=self._fence_moved)

@@ -36,7 +36,7 @@ class World:
 
     def __init__(self) -> None:
         self.now, self.version = 1000.0, 10
-        self.book = LeaseBook(Store(), RootKeys(FakeApi(), "x"), clock=lambda: self.now, news=lambda *_: None)
+        self.book = LeaseBook(Store(), RootKeys(FakeApi(), "x"), home="ns", clock=lambda: self.now, news=lambda *_: None)
         self.told: list[float] = []
         self.completed: list[Fence] = []
         self.lists = 0

@@ -49,8 +49,9 @@ class World:
 
     def __init__(self) -> None:
         self.api, self.store, self.now = WatchedApi(), Store(), 1000.0
-        self.book = LeaseBook(self.store, RootKeys(self.api, "x"), clock=lambda: self.now, news=lambda *_: None)
+        self.book = LeaseBook(self.store, RootKeys(self.api, "x"), home="ns", clock=lambda: self.now, news=lambda *_: None)
         self.store.listen(self.book.hear)
+        self.book.roster.allow(3000, 0)
         self.changes: list[int] = []
         self.watch = LeaseWatch(
             self.api,
@@ -84,8 +85,8 @@ class World:
 
     @property
     def settling(self) -> bool:
-        wanted = Wanted("pool", 1, self.book.roster.position, self.book.now_ms(), namespace="ns", pool="pool")
-        return progress(self.book.roster, wanted, FIRST, self.book.now_ms()).settling
+        wanted = Wanted("pool", 1, self.book.roster.position, self.book.now_ms(), namespace="other", pool="pool")
+        return not progress(self.book.roster, wanted, FIRST, self.book.now_ms()).complete
 
     def members(self) -> dict[str, bool]:
         """Whether each lease is gone."""

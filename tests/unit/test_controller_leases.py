@@ -45,7 +45,7 @@ class Bench:
         self.store, self.now, self.version = Store(), 1000.0, 10
         self.news: list[set[str]] = []
         self.held: list[set[str]] = []
-        self.book = LeaseBook(self.store, Keys(self.api, "x"), clock=lambda: self.now, news=self.hear)
+        self.book = LeaseBook(self.store, Keys(self.api, "x"), home="ns", clock=lambda: self.now, news=self.hear)
         self.store.listen(self.book.hear)
         self.store.put("ServingPool", {"metadata": {"name": "tiny", "namespace": "ns", "uid": UID, "resourceVersion": "1"}})
         self.book.judge()
@@ -60,13 +60,13 @@ class Bench:
         statements = [item.statement for item in self.book.gateways() if item.statement]
         return {uid for item in statements for uid in item.routable.get(UID, ())}
 
-    def write(self, statement: LeaseStatement, *, signed: str = "", created: str = "a", **spec: Any) -> None:
+    def write(self, statement: LeaseStatement, *, signed: str = "", created: str = "a", namespace: str = "ns", **spec: Any) -> None:
         ring = lease_keys(ROOT) if statement.holder == GATEWAY else permit_keys(ROOT, UID)
         text = signed or write_lease(ring.current, statement)
         pool = "" if statement.holder == GATEWAY else "tiny"
         name = lease_name(statement.pod_uid, statement.boot_id)
         self.version += 1
-        metadata = {"name": name, "namespace": "ns", "uid": f"of-{name}", "resourceVersion": str(self.version)}
+        metadata = {"name": name, "namespace": namespace, "uid": f"of-{name}", "resourceVersion": str(self.version)}
         self.store.put(
             "FenceLease",
             {
@@ -108,7 +108,7 @@ def test_a_lease_lapses_on_our_clock_and_comes_back_when_it_moves(bench: Bench) 
 def test_a_lease_that_was_there_before_says_nothing_until_it_moves(bench: Bench) -> None:
     bench.write(GUARDED)
     bench.write(ROUTER)
-    again = LeaseBook(bench.store, Keys(bench.api, "x"), clock=lambda: bench.now, news=bench.hear)
+    again = LeaseBook(bench.store, Keys(bench.api, "x"), home="ns", clock=lambda: bench.now, news=bench.hear)
     for item in bench.store.all("FenceLease"):
         again.hear(key_of("FenceLease", item), None, item)
     bench.book = again

@@ -5,9 +5,11 @@ Rules:
 - a lease is live while it moved (another version of the object) within its length and a margin, on this process's clock; no time
   that another machine wrote is ever compared;
 - one that was there when this process began says nothing before it moves: whoever wrote it may be long dead;
-- what a lease says counts only as far as its statement verifies, under the keys of its pool or of the gateways;
+- what a lease says counts only as far as its statement verifies, under the key of whose lease it is (`lease_speakers`);
 - a tick alone is no news: who asks is told when something changed that he could see;
 - whoever may act is in the roster, by which fences are completed: nobody is left out there because his statement does not verify.
+  He acknowledges nothing then, and may act for as long as anybody in his place: what nobody can verify shortens no fence, and makes
+  none longer than silence does.
 """
 
 from __future__ import annotations
@@ -20,15 +22,16 @@ from enum import Enum
 from typing import Any
 
 from cachescope.api.ledgers import EpochLedger
+from cachescope.controller.lease_speakers import LeaseSpeakers, Speaker
 from cachescope.controller.root_keys import RootKeys
 from cachescope.controller.store import Key, Store, version_of
 from cachescope.core.errors import CacheScopeError
-from cachescope.core.leases import GATEWAY, GUARD, LeaseStatement, lease_keys, read_lease
+from cachescope.core.leases import GATEWAY, GUARD, LeaseStatement
 from cachescope.core.ledgers import Mark, Role
-from cachescope.core.permits import permit_keys
 from cachescope.core.rights import read_rights
 from cachescope.core.rosters import Member, Roster
 from cachescope.kube.rest import Document
+from cachescope.logs import fault_of
 
 log = logging.getLogger(__name__)
 
@@ -57,6 +60,7 @@ class Process:
         seconds: Its length.
         moved_at: When it last moved, on this process's clock.
         statement: What it says, verified, or `None`.
+        speaker: Whose it is.
         life: Whether it moved recently enough, when that was last judged.
     """
 
@@ -66,6 +70,7 @@ class Process:
     seconds: float
     moved_at: float
     statement: LeaseStatement | None
+    speaker: Speaker
     life: Life = Life.LIVE
 
     def lapsed(self, now: float) -> bool:
@@ -83,13 +88,14 @@ class LeaseBook:
     Args:
         store: Where pools are found.
         keys: The root keys.
+        home: Namespace of the installation, where gateways write.
         clock: Seconds of a clock that only rises.
         news: Told what changed.
     """
 
-    def __init__(self, store: Store, keys: RootKeys, *, clock: Callable[[], float], news: News) -> None:
+    def __init__(self, store: Store, keys: RootKeys, *, home: str, clock: Callable[[], float], news: News) -> None:
         self._store = store
-        self._keys = keys
+        self._speakers = LeaseSpeakers(store, keys, home)
         self._clock = clock
         self._news = news
         self._processes: dict[Key, Process] = {}
@@ -104,15 +110,15 @@ class LeaseBook:
             self._allow(new.get("spec"))
         if key.kind != "FenceLease":
             return
-        before = self._processes.get(key)
         same = old is not None and new is not None and old["metadata"]["uid"] == new["metadata"]["uid"]
+        before = self._processes.get(key) if same else None
         if old is not None and not same:
             self.roster.vanished(old["metadata"]["uid"], self.now_ms())
         if new is None:
             self._put(key, None)
             return
-        found = self._read(key, new, complain=not same or before is None or before.statement is not None)
-        self.roster.saw(_member(key, new, found), self.now_ms())
+        found = self._read(key, new, before)
+        self.roster.saw(self._member(key, new, found), self.now_ms())
         self._put(key, found if self._loaded or old is not None else replace(found, life=Life.UNSEEN))
 
     def _allow(self, ledger: object) -> None:
@@ -138,8 +144,9 @@ class LeaseBook:
         for key, process in list(self._processes.items()):
             document = self._store.get(*key)
             if document is not None:
-                verified = replace(process, statement=self._statement(key, document, complain=False))
-                self.roster.judged(_member(key, document, verified))
+                speaker, statement = self._statement(key, document, process, complain=False)
+                verified = replace(process, statement=statement, speaker=speaker)
+                self.roster.judged(self._member(key, document, verified))
                 self._put(key, verified)
 
     def guards(self, pool_uid: str) -> list[Process]:
@@ -191,32 +198,45 @@ class LeaseBook:
                 holders.append(process.statement)
         return [item for same in by_digest.values() for item in same]
 
-    def _read(self, key: Key, document: Document, *, complain: bool) -> Process:
+    def _read(self, key: Key, document: Document, before: Process | None) -> Process:
         spec, metadata = document.get("spec") or {}, document["metadata"]
-        statement = self._statement(key, document, complain=complain)
+        complain = before is None or before.statement is not None
+        speaker, statement = self._statement(key, document, before, complain=complain)
         declared = statement.lease_ms / 1000 if statement else spec.get("leaseSeconds") or 0
         seconds = min(float(declared), MAX_LEASE_SECONDS)
         created = metadata.get("creationTimestamp", "")
-        return Process(metadata["uid"], str(spec.get("pod", "")), created, seconds, self._clock(), statement)
+        return Process(metadata["uid"], str(spec.get("pod", "")), created, seconds, self._clock(), statement, speaker)
 
-    def _statement(self, key: Key, document: Mapping[str, Any], *, complain: bool) -> LeaseStatement | None:
-        spec = document.get("spec") or {}
+    def _statement(
+        self, key: Key, document: Mapping[str, Any], before: Process | None, *, complain: bool
+    ) -> tuple[Speaker, LeaseStatement | None]:
+        presumed = self._speakers.presumed(key, before.speaker if before else None)
         try:
-            pool = self._store.get("ServingPool", key.namespace, str(spec.get("pool") or ""))
-            if spec.get("holder") == GATEWAY:
-                ring = lease_keys(self._keys.ring)
-            elif pool is not None:
-                ring = permit_keys(self._keys.ring, pool["metadata"]["uid"])
-            else:
-                return None
-            statement = read_lease(ring, str(spec.get("statement", "")), name=key.name)
-        except CacheScopeError as error:
+            speaker, statement = self._speakers.read(key, document.get("spec") or {}, presumed)
+            return speaker, self._shared(statement)
+        except Exception as error:  # whoever holds a key signs what he likes: that is a fault of this lease alone
             if complain:
-                log.warning("lease not believed", extra={"namespace": key.namespace, "lease": key.name, "fault": str(error)})
-            return None
-        # The key that signed it says who may speak: with a pool's own key nobody speaks as a gateway, or of another pool.
-        speaker = (GATEWAY, "") if spec.get("holder") == GATEWAY else (GUARD, pool["metadata"]["uid"] if pool else None)
-        return self._shared(statement) if (statement.holder, statement.pool_uid) == speaker else None
+                fault = str(error) if isinstance(error, CacheScopeError) else fault_of(error)["error"]
+                log.warning("lease not believed", extra={"namespace": key.namespace, "lease": key.name, "fault": fault})
+            return presumed, None
+
+    def _member(self, key: Key, document: Document, process: Process) -> Member:
+        """A lease as the roster has it."""
+        speaker, statement = process.speaker, process.statement
+        lease_ms, fresh_ms = (statement.lease_ms, statement.fresh_ms) if statement else self.roster.presumed(speaker.holder)
+        return Member(
+            uid=process.uid,
+            namespace=key.namespace,
+            name=key.name,
+            version=version_of(document),
+            holder=speaker.holder,
+            pool=speaker.pool,
+            lease_ms=lease_ms or int(process.seconds * 1000),  # as it says, where no ledger tells of any right
+            fresh_ms=fresh_ms,
+            released=bool(statement and statement.released),
+            acknowledged=statement.acknowledged if statement else {},
+            pool_uid=speaker.pool_uid,
+        )
 
     def _shared(self, statement: LeaseStatement) -> LeaseStatement:
         """A statement whose witnesses are the same objects as equal ones of others: that keeps comparing and keeping them cheap."""
@@ -267,20 +287,3 @@ def _held(process: Process | None) -> dict[str, Any]:
 
 def _changed(old: Mapping[str, Any], new: Mapping[str, Any]) -> set[str]:
     return {name for name in old.keys() | new.keys() if old.get(name) != new.get(name)}
-
-
-def _member(key: Key, document: Document, process: Process) -> Member:
-    """A lease as the roster has it. One that nobody can verify acknowledges nothing, and may act for as long as it says."""
-    spec, statement = document.get("spec") or {}, process.statement
-    return Member(
-        uid=process.uid,
-        namespace=key.namespace,
-        name=key.name,
-        version=version_of(document),
-        holder=GATEWAY if spec.get("holder") == GATEWAY else GUARD,
-        pool=str(spec.get("pool") or ""),
-        lease_ms=int(process.seconds * 1000),
-        fresh_ms=statement.fresh_ms if statement else 0,
-        released=bool(statement and statement.released),
-        acknowledged=statement.acknowledged if statement else {},
-    )

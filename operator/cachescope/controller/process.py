@@ -77,7 +77,7 @@ class Process:
         self._keys = RootKeys(self.rest, options.namespace)
         self._rulers = tuple(dict.fromkeys((options.namespace, *settings.shared_pool_namespaces)))
         self._dispatch = Dispatch(self.store, self._due, self._rulers)
-        self._leases = LeaseBook(self.store, self._keys, clock=boot_seconds, news=self._dispatch.ledgers)
+        self._leases = LeaseBook(self.store, self._keys, home=options.namespace, clock=boot_seconds, news=self._dispatch.ledgers)
         self._gateways = Rights(settings.lease_seconds, settings.max_stale_seconds)
         self._leases.roster.allow_gateways(settings.lease_seconds * 1000, settings.max_stale_seconds * 1000)
         self._outcomes = Outcomes(self.queue.add)

@@ -20,7 +20,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from cachescope.core.leases import GATEWAY, GUARD
 from cachescope.core.ledgers import Ledger
 from cachescope.core.rosters import Entry, Member, Roster, after_right_ms, right_ms, silent_ms
 
@@ -55,9 +54,15 @@ class Wanted:
 
     def concerns(self, member: Member) -> bool:
         """Whether a process may use or issue what is below."""
-        if member.holder == GATEWAY:
-            return not self.pool
-        return member.namespace == self.namespace and self.pool in {"", member.pool}
+        if member.issues and not self.pool:
+            return True
+        return member.serves and member.namespace == self.namespace and self._is_of(member)
+
+    def _is_of(self, member: Member) -> bool:
+        """Whether a guard of the namespace is of the pool. By its UID: those of an earlier pool of that name use another cache."""
+        if member.pool_uid:
+            return not self.pool or member.pool_uid == self.key
+        return not self.pool or member.pool in {"", self.pool}
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +112,7 @@ def progress(roster: Roster, wanted: Wanted, ledger: Ledger, now_ms: int, *, cle
         now_ms: The present, on the clock of the roster.
         clear_ms: When it was first found to be clear, if it was.
     """
-    entries = [entry for entry in roster.entries() if wanted.concerns(entry.member) or entry.member.holder == GATEWAY]
+    entries = [entry for entry in roster.entries() if wanted.concerns(entry.member) or entry.member.issues]
     states = {entry.member.uid: state(entry, wanted, ledger, now_ms) for entry in entries}
     concerned = [entry for entry in entries if wanted.concerns(entry.member)]
     awaited = [entry for entry in concerned if states[entry.member.uid] is State.AWAITED]
@@ -121,8 +126,8 @@ def progress(roster: Roster, wanted: Wanted, ledger: Ledger, now_ms: int, *, cle
     unheard = [entry for entry in awaited if now_ms <= entry.expires_ms]
     latest_ms = max([blind_ms, last_ms, *(_ends_ms(entry, wanted) for entry in awaited)])
     return Progress(
-        guards=_counts(states, entries, GUARD),
-        gateways=_counts(states, entries, GATEWAY),
+        guards=_counts(states, [entry for entry in entries if entry.member.serves]),
+        gateways=_counts(states, [entry for entry in entries if not entry.member.serves]),
         awaited=tuple(sorted(entry.member.name for entry in awaited))[:_NAMED],
         heard=not unheard and now_ms >= max(rights_ms, issuing_ms),
         clear=clear,
@@ -144,7 +149,7 @@ def state(entry: Entry, wanted: Wanted, ledger: Ledger, now_ms: int) -> State:
 
 def _takes(entry: Entry) -> int:
     """For how long a guard may go on with what was issued for it before."""
-    return after_right_ms(entry.longest_ms, entry.member.fresh_ms) if entry.member.holder == GUARD else 0
+    return after_right_ms(entry.longest_ms, entry.member.fresh_ms) if entry.member.serves else 0
 
 
 def _takers(roster: Roster, wanted: Wanted, expired: Iterable[Entry], now_ms: int) -> list[int]:
@@ -161,7 +166,7 @@ def _takers(roster: Roster, wanted: Wanted, expired: Iterable[Entry], now_ms: in
 
 def _ends_ms(entry: Entry, wanted: Wanted) -> int:
     """Until when it is waited for: a guard for its right alone, and a gateway for all that it may issue."""
-    return entry.expires_ms if wanted.pool or entry.member.holder == GUARD else entry.idle_ms
+    return entry.idle_ms if entry.member.issues and not wanted.pool else entry.expires_ms
 
 
 def _missed_ms(roster: Roster, wanted: Wanted) -> int | None:
@@ -181,6 +186,6 @@ def _missed_until(roster: Roster, wanted: Wanted) -> tuple[int, int, int]:
     return missed_ms + right_ms(roster.longest_ms), issuing_ms, issuing_ms + roster.stale_ms
 
 
-def _counts(states: Mapping[str, State], entries: Iterable[Entry], holder: str) -> Counts:
-    found = [states[entry.member.uid] for entry in entries if entry.member.holder == holder]
+def _counts(states: Mapping[str, State], entries: Iterable[Entry]) -> Counts:
+    found = [states[entry.member.uid] for entry in entries]
     return Counts(len(found), found.count(State.ACKNOWLEDGED), found.count(State.EXPIRED))

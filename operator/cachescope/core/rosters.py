@@ -17,6 +17,9 @@ from cachescope.core.leases import GATEWAY, GUARD, fresh_for_ms
 from cachescope.core.ledgers import Mark
 from cachescope.core.rights import Rights
 
+ANYBODY = "Anybody"
+"""The holder of a lease that nobody can make out: it counts as a guard and as a gateway."""
+
 
 def margin_ms(lease_ms: int) -> int:
     """What is waited beyond a right: one second, and two percent for clocks that do not run alike."""
@@ -48,12 +51,13 @@ class Member:
         namespace: Its namespace.
         name: Its name.
         version: Its version, as a number.
-        holder: `Guard` or `Gateway`.
-        pool: Name of a guard's pool.
+        holder: `Guard`, `Gateway`, or `ANYBODY`.
+        pool: Name of a guard's pool; empty for any of its namespace.
         lease_ms: Length of its right.
         fresh_ms: How long it may go on without a right.
         released: Whether it ended, and said so.
         acknowledged: What it acknowledged, by ledger.
+        pool_uid: UID of a guard's pool; empty while it is not known.
     """
 
     uid: str
@@ -66,6 +70,17 @@ class Member:
     fresh_ms: int = 0
     released: bool = False
     acknowledged: Mapping[str, Mark] = field(default_factory=dict)
+    pool_uid: str = ""
+
+    @property
+    def serves(self) -> bool:
+        """Whether it may be a guard."""
+        return self.holder != GATEWAY
+
+    @property
+    def issues(self) -> bool:
+        """Whether it may be a gateway."""
+        return self.holder != GUARD
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +143,12 @@ class Roster:
     def allow_gateways(self, lease_ms: int, stale_ms: int) -> None:
         """A gateway may. Nobody waits for that but who waits for what it issues."""
         self.issuing_ms, self.stale_ms = max(self.issuing_ms, lease_ms), max(self.stale_ms, stale_ms)
+
+    def presumed(self, holder: str) -> tuple[int, int]:
+        """The right of somebody who cannot be made out, and how long he goes on without: as long as any that there may be."""
+        if holder == ANYBODY:
+            return max(self.longest_ms, self.issuing_ms), max(self.fresh_ms, self.stale_ms)
+        return (self.issuing_ms, self.stale_ms) if holder == GATEWAY else (self.longest_ms, self.fresh_ms)
 
     def most(self, *, pool: tuple[str, str] | None) -> Rights:
         """The longest rights of those that are known: of the guards of a pool (namespace and name), or of all gateways."""
