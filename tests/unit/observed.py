@@ -6,6 +6,7 @@ from typing import Any
 
 from cachescope.api.conditions import ConditionType
 from cachescope.controller.lease_book import Life, Process
+from cachescope.controller.lease_speakers import Speaker
 from cachescope.controller.observed_pools import Observed
 from cachescope.controller.pool_status import pool_conditions
 from cachescope.controller.verdicts import Verdict
@@ -33,13 +34,13 @@ def guard(name: str = "p", life: Life = Life.LIVE, *, version: str = "0.1.0") ->
     digests = EngineDigests(sha256(b"m"), sha256(b"t"), sha256(b"r"))
     seen = {UID: Mark(Lineage(1, "l"), 4, sha256(b"ledger"))}
     statement = LeaseStatement(GUARD, f"uid-{name}", "b", 7, 60_000, version, seen, pool_uid=UID, engine=digests)
-    return Process(f"lease-{name}", name, "", 60, 0, statement, life)
+    return Process(f"lease-{name}", name, "", 60, 0, statement, Speaker(GATEWAY, proven=True), life)
 
 
 def gateway(*pods: str, life: Life = Life.LIVE) -> Process:
     routable = {UID: tuple(f"uid-{name}" for name in pods)}
     statement = LeaseStatement(GATEWAY, "uid-g", "b", 7, 60_000, "0.1.0", routable=routable)
-    return Process("lease-g", "g", "", 60, 0, statement, life)
+    return Process("lease-g", "g", "", 60, 0, statement, Speaker(GATEWAY, proven=True), life)
 
 
 def revision(guard_version: str = "0.1.0") -> Revision:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -79,11 +80,31 @@ def test_a_seal_holds_for_one_place_one_key_and_one_content() -> None:
         (seal_keys(KeyRing.of(OTHER_KEY)), "place", spec),
         (KEYS, "place", {**spec, "mac": {**spec["mac"], "value": "0" * 64}}),
         (KEYS, "place", {**spec, "mac": None}),
+        *((KEYS, "place", {**spec, "mac": {**spec["mac"], "value": value}}) for value in ("\ud800", "A" * 64, 7, None)),
+        (KEYS, "place", {**spec, "mac": {**spec["mac"], "key": "\ud800"}}),
         (KEYS, "place", {**write_ledger(advanced(SOME)), "mac": spec["mac"]}),
     ]
     for keys, place, changed in bad:
         with pytest.raises(SpecError, match="no seal of this installation"):
             verified(keys, place, changed)
+
+
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(), max_size=4),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(st.characters(), max_size=4), inner, max_size=2),
+    max_leaves=4,
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(field=st.sampled_from([*write_ledger(SOME), "mac"]), inner=st.none() | st.text(max_size=4), value=anything)
+def test_whatever_stands_in_a_copy_it_is_read_or_refused(field: str, inner: str | None, value: object) -> None:
+    """Every guard of a namespace may publish what it likes: it must stop nobody who reads it."""
+    spec = sealed(KEYS, "place", SOME)
+    value = value if inner is None else {inner: value}
+    changed = {**spec, field: {**spec[field], **value} if isinstance(spec[field], dict) and isinstance(value, dict) else value}
+    with contextlib.suppress(SpecError):
+        assert verified(KEYS, "place", changed).digest == SOME.digest
 
 
 BROKEN: list[tuple[str, object]] = [
@@ -105,6 +126,9 @@ BROKEN: list[tuple[str, object]] = [
     ("shards", {"s": {"sequence": 1}}),
     ("digest", digest("other")),
     ("digest", None),
+    ("lineage", {"generation": 7, "id": "\ud800"}),
+    ("policy", {"\u00e9": "x"}),
+    ("shards", {"s": {"lineage": {"generation": 7, "id": "1"}, "sequence": 1, "digest": "\ud800"}}),
 ]
 
 
@@ -121,7 +145,11 @@ def test_what_is_no_ledger_is_refused(field: str, value: object) -> None:
             parse_ledger(without)
 
 
-@pytest.mark.parametrize("document", [None, [], {}, {"lineage": {}, "sequence": 1, "digest": "d"}])
+@pytest.mark.parametrize(
+    "document",
+    [None, [], {}, {"lineage": {}, "sequence": 1, "digest": "d"}]
+    + [{**write_mark(SOME.mark), "digest": value} for value in ("", "sha256:x", "\ud800", "sha256:" + "0" * 63, "0" * 64)],
+)
 def test_what_is_no_mark_is_refused(document: object) -> None:
     with pytest.raises(SpecError, match="update the older side"):
         parse_mark(document)

@@ -8,13 +8,14 @@ Rules:
   began after that write was answered;
 - a right that had ended before the next was granted, noticed or not, starts a new generation: what belongs to an older one ends;
 - a guard without a right may serve `Fresh` for some time after its end, and then nothing: nobody waits for it for ever;
+- what a statement says beside what is known here is passed over, so that an older operator goes on with guards of a later version;
 - a statement is written deflated: a fence is a write of every guard, and what each costs the API server grows with its length.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from cachescope.core.errors import SpecError, WireFormatError
@@ -127,29 +128,28 @@ def claimed_lease(text: str) -> dict[str, Any]:
     return claimed(text, most=MAX_CHARACTERS, most_inflated=_MOST_BYTES)
 
 
-def _parse(payload: dict[str, Any]) -> LeaseStatement:
-    engine, released = payload.pop("engine"), payload.pop("released")
+def _parse(payload: Mapping[str, Any]) -> LeaseStatement:
+    released = payload["released"]
     if type(released) is not bool:
         raise TypeError("released is of another type")
-    acknowledged = {str(name): parse_mark(item) for name, item in payload.pop("acknowledged").items()}
-    witnesses = {str(name): _object(item) for name, item in payload.pop("witnesses").items()}
-    routable = {str(pool): tuple(map(str, pods)) for pool, pods in payload.pop("routable").items()}
-    tick, lease_ms, fresh_ms = (_counter(payload.pop(name)) for name in ("tick", "lease_ms", "fresh_ms"))
-    for name, value in payload.items():
-        _text(name, value)
+    texts = {name: _text(name, payload[name]) for name in ("holder", "pod_uid", "boot_id", "version", "pool_uid")}
     statement = LeaseStatement(
-        **payload,
-        tick=tick,
-        lease_ms=lease_ms,
-        fresh_ms=fresh_ms,
-        acknowledged=acknowledged,
-        witnesses=witnesses,
-        routable=routable,
-        engine=EngineDigests(**{name: _text(name, value) for name, value in engine.items()}) if engine else None,
+        **texts,
+        tick=_counter(payload["tick"]),
+        lease_ms=_counter(payload["lease_ms"]),
+        fresh_ms=_counter(payload["fresh_ms"]),
+        acknowledged={str(name): parse_mark(item) for name, item in payload["acknowledged"].items()},
+        witnesses={str(name): _object(item) for name, item in payload["witnesses"].items()},
+        routable={str(pool): tuple(map(str, pods)) for pool, pods in payload["routable"].items()},
+        engine=_engine(payload["engine"]),
         released=released,
     )
     _check(statement)
     return statement
+
+
+def _engine(found: Mapping[str, Any] | None) -> EngineDigests | None:
+    return EngineDigests(**{item.name: _text(item.name, found[item.name]) for item in fields(EngineDigests)}) if found else None
 
 
 def _check(statement: LeaseStatement) -> None:

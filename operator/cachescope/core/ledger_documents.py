@@ -13,6 +13,7 @@ from cachescope.core.rights import read_rights
 from cachescope.core.types import Digest, Epoch, TargetName
 
 _TARGET = re.compile(r"[0-9a-f]{64}\Z")
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}\Z")
 _SHORT_DIGEST = re.compile(r"[0-9a-f]{32}\Z")
 
 
@@ -24,12 +25,12 @@ def parse_ledger(spec: Any) -> Ledger:  # noqa: ANN401 - the parser is where unt
     """
     try:
         ledger = _parsed(spec)
-        written = str(spec["digest"])
+        written, found = str(spec["digest"]), ledger.digest  # of a text without bytes there is none
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise SpecError(
             f"the ledger cannot be read ({error!r}); leave ledgers to the operator; managedFields says who wrote it"
         ) from error
-    if written != ledger.digest:
+    if written != found:
         raise SpecError("the digest of the ledger is not that of its content; somebody edited it: the operator deals with it")
     return ledger
 
@@ -88,7 +89,9 @@ def _floors(spec: Mapping[str, Any]) -> dict[TargetName, Floor]:
 
 
 def _mark(document: Mapping[str, Any]) -> Mark:
-    return Mark(_lineage(document["lineage"]), _integer(document["sequence"]), Digest(_text(document["digest"])))
+    if not _DIGEST.match(_text(document["digest"])):
+        raise ValueError("the digest of a mark is none: a ledger that names it could not be read again")
+    return Mark(_lineage(document["lineage"]), _integer(document["sequence"]), Digest(document["digest"]))
 
 
 def _lineage(document: Mapping[str, Any]) -> Lineage:
