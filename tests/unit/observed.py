@@ -34,7 +34,7 @@ def guard(name: str = "p", life: Life = Life.LIVE, *, version: str = "0.1.0") ->
     digests = EngineDigests(sha256(b"m"), sha256(b"t"), sha256(b"r"))
     seen = {UID: Mark(Lineage(1, "l"), 4, sha256(b"ledger"))}
     statement = LeaseStatement(GUARD, f"uid-{name}", "b", 7, 60_000, version, seen, pool_uid=UID, engine=digests)
-    return Process(f"lease-{name}", name, "", 60, 0, statement, Speaker(GATEWAY, proven=True), life)
+    return Process(f"lease-{name}", name, "", 60, 0, statement, Speaker(GUARD, "", UID, proven=True), life)
 
 
 def gateway(*pods: str, life: Life = Life.LIVE) -> Process:

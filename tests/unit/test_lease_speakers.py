@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 
 from cachescope.controller.lease_speakers import LeaseSpeakers
+from cachescope.core.digests import sha256
 from cachescope.core.labels import POOL_LABEL
 from cachescope.core.leases import GATEWAY, GUARD, LeaseStatement, write_lease
 from cachescope.core.ledgers import Lineage, Mark, authorization_key
 from cachescope.core.permits import permit_keys
 from cachescope.core.rosters import ANYBODY, Member, after_right_ms, right_ms
 from cachescope.core.types import Digest
-from tests.unit.bench_leases import LEASE_MS, PEOPLE, LeasedProcess, begun, gateway, wait
+from tests.unit.bench_leases import LEASE_MS, PEOPLE, LeasedProcess, begun, gateway, ledger, wait
 from tests.unit.controller_bench import POOL, epoch, tenant
 from tests.unit.pools import ROOT, UID
 from tests.unit.test_controller_leases import GUARDED, ROUTER, Bench, mark
@@ -170,3 +171,18 @@ async def test_a_guard_of_another_namespace_brings_no_doubt_and_uses_up_no_gener
     for _ in range(2):
         await bench.authorize()
     assert bench.found("EpochLedger", "authorization.head")["spec"] == before["spec"]
+
+
+async def test_a_lineage_that_a_guard_makes_up_uses_up_no_generations() -> None:
+    bench = await begun(tenant("red"))
+    guard, lineages = LeasedProcess(bench), []
+    for number in range(3):
+        top = Mark(Lineage(2**53 - 2, f"{number:032x}"), 9, sha256(bytes([number])))
+        guard.write(acknowledged={PEOPLE: top})
+        for _ in range(2):
+            await bench.authorize()
+        lineages.append(ledger(bench, "authorization.head").lineage.generation)
+    assert lineages == [2**52 + 1, 2**52 + 2, 2**52 + 3]
+    bench.declare(epoch("e", target={"kind": "Tenant", "name": "red"}, deny=True, incident={"id": "i"}))
+    await bench.authorize()
+    assert bench.condition("CacheEpoch", "e", "Accepted") == ("True", "Accepted"), "shards are written all the same"

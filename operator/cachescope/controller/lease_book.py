@@ -38,6 +38,8 @@ log = logging.getLogger(__name__)
 MARGIN_SECONDS = 5.0
 MAX_LEASE_SECONDS = 3600
 MOST_COPIES = 1024
+MOST_GENERATIONS = 2**52
+"""What is counted at most of lineages that no seal proves: whoever makes a greater one up leaves as many for those that follow."""
 
 
 class Life(Enum):
@@ -166,7 +168,7 @@ class LeaseBook:
         """The greatest number of a lineage that any process says it applied for a pool; 0 for none."""
         statements = (item.statement for item in self._processes.values() if item.statement)
         marks = (item.acknowledged[pool_uid] for item in statements if pool_uid in item.acknowledged)
-        return max((mark.lineage.generation for mark in marks), default=0)
+        return min(max((mark.lineage.generation for mark in marks), default=0), MOST_GENERATIONS)
 
     def witnesses(self, name: str) -> list[Mapping[str, Any]]:
         """The different copies of a ledger that processes hold, by its name in leases; each has to be verified."""
