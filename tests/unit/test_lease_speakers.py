@@ -68,10 +68,14 @@ def test_nobody_is_a_gateway_but_in_the_namespace_of_the_installation(bench: Ben
 
 def test_a_guard_speaks_of_the_authorization_of_its_own_namespace_alone(bench: Bench) -> None:
     top = 2**53 - 2
-    for field, what in (("acknowledged", mark(9, top)), ("witnesses", {"digest": "x"})):
-        bench.write(replace(GUARDED, **{field: {authorization_key("elsewhere"): what}}))
-        assert (bench.book.guards(UID), bench.book.generation(authorization_key("elsewhere"))) == ([], 0)
-        assert bench.book.witnesses(authorization_key("elsewhere")) == []
+    elsewhere = authorization_key("elsewhere")
+    for statement in (
+        replace(GUARDED, acknowledged={elsewhere: mark(9, top)}),
+        replace(GUARDED, witnesses={elsewhere: {"digest": "x"}}),
+    ):
+        bench.write(statement)
+        assert (bench.book.guards(UID), bench.book.generation(elsewhere), bench.book.witnesses(elsewhere)) == ([], 0, [])
+    assert (bench.news, bench.held) == ([], []), "names of nobody make no work"
     bench.write(replace(GUARDED, acknowledged={authorization_key("ns"): mark(9, 8)}))
     assert (len(bench.book.guards(UID)), bench.book.generation(authorization_key("ns"))) == (1, 8)
 

@@ -119,3 +119,6 @@ class CacheEpochStatus(ConditionedStatus):
     committed_at: str = Field("", description="When the ledger was written (RFC 3339).")
     fenced_at: str = Field("", description="Since when nothing older is used (RFC 3339).")
     seconds: float | None = Field(None, description="From the write of the ledger to the fence, on the operator's own clock.")
+    fenced_states: tuple[str, ...] = Field(
+        (), description="Once it is fenced: what was, one digest a ledger, so that an operator that starts anew knows it."
+    )

@@ -1,9 +1,9 @@
-"""The authorization ledgers of each namespace with pools: what tenants and principals were allowed, and no longer are.
+"""The authorization ledgers of each namespace that has or had pools: what tenants and principals were allowed, and no longer are.
 
 The shards are written before the head that announces them: an incident stands once the head says so. A process that ends between
 the two leaves a shard that nobody announced, and the next pass announces it. The first head of a namespace is written with all that
-is declared. The head of the installation's own namespace also
-holds the digests of the policy, from lists that were read after the head was.
+is declared. The head of the installation's own namespace also holds the digests of the policy, from lists that were read after the
+head was. They are written on when the last pool of a namespace is gone: its pods go on for a while, and are told.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from cachescope.api.epochs import CacheEpoch
-from cachescope.controller.declared_epochs import Declared, of_people, of_restores, version_of
+from cachescope.controller.declared_epochs import Declared, has_authorization, of_people, of_restores, version_of
 from cachescope.controller.ledger_objects import Place, Stored
 from cachescope.controller.ledger_site import LedgerSite, announced_at, told_of
 from cachescope.controller.outcomes import Outcome
@@ -113,7 +113,7 @@ class Authorizations:
         Raises:
             ClusterError: They cannot be written; try again later.
         """
-        if key.namespace not in self.rulers and not self.site.store.all("ServingPool", key.namespace):
+        if key.namespace not in self.rulers and not has_authorization(self.site.store, key.namespace):
             return
         asked = self._asked(key.namespace)
         try:

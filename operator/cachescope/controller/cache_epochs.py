@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from cachescope.api.conditions import ConditionType, Reason
-from cachescope.api.epochs import OF_PEOPLE, CacheEpoch
+from cachescope.api.epochs import CacheEpoch
 from cachescope.api.statuses import CacheEpochStatus, FenceCounts
 from cachescope.controller.declared_epochs import ledgers_of, missing, read_epoch
 from cachescope.controller.fence_verdicts import counted_gateways, fence_verdict
@@ -19,9 +19,11 @@ from cachescope.controller.outcomes import Outcome
 from cachescope.controller.store import Key
 from cachescope.controller.verdicts import Verdict, fields_of, report
 from cachescope.core.declarations import JumpTooLarge, Postponed
+from cachescope.core.digests import digest
 from cachescope.core.epochs import EpochRollback
 from cachescope.core.errors import SpecError
 from cachescope.core.fences import Counts
+from cachescope.core.ledgers import short
 from cachescope.kube.rest import Document
 
 _HOLDS: Final = {
@@ -75,10 +77,13 @@ class CacheEpochs:
         fences = [self._fence(name, outcomes.get(name)) for name in names]
         # Of several ledgers the status names the first, whichever speaks first.
         first = outcomes.get(names[0])
-        stays = first is not None and _stays(document, epoch, first)
+        states = [_state(name, outcomes.get(name)) for name in names]
+        stays = _stays(document, states)
         fenced = _fenced(document, epoch, outcomes, fences, stays=stays)
         before = document.get("status") or {}
         made = fields_of(document) if stays else _fields(before, outcomes, first, fences, done=fenced.status == "True")
+        if fenced.status == "True" and not stays:
+            made["fencedStates"] = states
         await report(self.site.rest, document, made, [_accepted(epoch, outcomes), *_held(outcomes), fenced])
 
     def _fence(self, name: str, outcome: Outcome | None) -> Fence | None:
@@ -146,19 +151,24 @@ def _condition(document: Document, kind: ConditionType) -> Mapping[str, Any]:
     return next((item for item in conditions if item.get("type") == kind.value), {})
 
 
-def _stays(document: Document, epoch: CacheEpoch, first: Outcome) -> bool:
+def _stays(document: Document, states: Sequence[str]) -> bool:
     """Whether what was complete stays complete: a process that started since has to hear of nobody again.
 
-    The status names the state of the ledger that was fenced. Where the target changed after it, as one that was made anew under
-    the same name did, another state counts.
+    The status names what was fenced, of each ledger. Where the target was made anew under its name, where an incident was counted
+    again, or where a ledger came to those that are concerned, something else is to be fenced.
     """
-    status = document.get("status") or {}
-    if first.unconfirmed or first.lineage is None or not first.sequence or status.get("lineage") != first.lineage.generation:
-        return False
     if _condition(document, ConditionType.FENCED).get("status") != "True":
         return False
-    same = status.get("observedGeneration") == epoch.metadata.generation
-    return same and (epoch.spec.target.kind not in OF_PEOPLE or first.sequence <= status.get("sequence", 0))
+    known = (document.get("status") or {}).get("fencedStates") or ()
+    return all(state and state in known for state in states)
+
+
+def _state(ledger: str, outcome: Outcome | None) -> str:
+    """Names what a ledger holds of a CacheEpoch; empty while it does not hold all of it, or nobody can rely on it."""
+    if outcome is None or outcome.lineage is None or not outcome.sequence or outcome.unconfirmed:
+        return ""
+    asked = outcome.version
+    return short(digest([ledger, outcome.lineage.id, asked.uid, asked.generation, asked.target, outcome.given]))
 
 
 def _fields(
@@ -187,7 +197,9 @@ def _fields(
         fenced_at=_now() if done else "",
         seconds=max(item.seconds or 0.0 for item in known) if done else None,
     )
-    return status.model_dump(mode="json", by_alias=True, exclude={"conditions", "observed_generation"}, exclude_none=True)
+    return status.model_dump(
+        mode="json", by_alias=True, exclude={"conditions", "observed_generation", "fenced_states"}, exclude_none=True
+    )
 
 
 def _counts(parts: Sequence[Counts]) -> FenceCounts:

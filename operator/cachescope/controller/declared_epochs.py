@@ -4,8 +4,10 @@ Rules:
 
 - a CacheEpoch speaks of objects of its own namespace, and names them; what is kept is named by their UIDs, so that an object that
   was deleted and made anew is another target;
-- of a pool and of a scope the ledgers are those of the pools concerned; of a tenant and of a principal the authorization ledgers of
-  its own namespace and of every namespace whose pools may admit it.
+- of a pool the ledger is its own; of a scope it is that of every pool of the namespace, since one that the scope names no more may
+  still answer what it was asked under it; of a tenant and of a principal they are the authorization ledgers of its own namespace
+  and of every namespace whose pools may admit it;
+- a namespace has authorization ledgers from its first pool on and for ever: that its last pool was deleted ends no pod.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from cachescope.core.declarations import Declaration, Hold, Restoration
 from cachescope.core.epochs import EpochRollback, target_name
 from cachescope.core.errors import SpecError
 from cachescope.core.keys import Key as SecretKey
-from cachescope.core.ledgers import authorization_key
+from cachescope.core.ledgers import AUTHORIZATION_HEAD, authorization_key
 from cachescope.core.types import Epoch, TargetKind, TargetName
 from cachescope.kube.rest import Document
 
@@ -67,9 +69,9 @@ def version_of(epoch: CacheEpoch, target: str) -> Version:
 
 
 def of_pool(store: Store, targets: SecretKey, pool: Document) -> Iterator[Declared]:
-    """What is declared for the ledger of a pool: for itself, and for the CacheScopes that name it."""
+    """What is declared for the ledger of a pool: for itself, and for the CacheScopes of its namespace."""
     metadata = pool["metadata"]
-    names = {"ServingPool": {metadata["name"]: metadata["uid"]}, "CacheScope": dict(_scopes(store, pool))}
+    names = {"ServingPool": {metadata["name"]: metadata["uid"]}, "CacheScope": _scopes(store, metadata["namespace"])}
     kinds = {"ServingPool": TargetKind.POOL, "CacheScope": TargetKind.SCOPE}
     for key, epoch in _readable(store.all("CacheEpoch", metadata["namespace"])):
         kind = epoch.spec.target.kind
@@ -107,9 +109,14 @@ def ledgers_of(store: Store, rulers: Iterable[str], key: Key, epoch: CacheEpoch)
     if kind == "ServingPool":
         return frozenset(pool["metadata"]["uid"] for pool in pools if pool["metadata"]["name"] == name)
     if kind == "CacheScope":
-        return frozenset(pool["metadata"]["uid"] for pool in pools if name in dict(_scopes(store, pool)))
+        return frozenset(pool["metadata"]["uid"] for pool in pools if name in _scopes(store, key.namespace))
     spaces = set() if kind == "Namespace" else set(rulers)
-    return frozenset(map(authorization_key, spaces | ({key.namespace} if pools else set())))
+    return frozenset(map(authorization_key, spaces | ({key.namespace} if has_authorization(store, key.namespace) else set())))
+
+
+def has_authorization(store: Store, namespace: str) -> bool:
+    """Whether a namespace has authorization ledgers of its own, or is to have them."""
+    return bool(store.all("ServingPool", namespace)) or store.get("EpochLedger", namespace, AUTHORIZATION_HEAD) is not None
 
 
 def missing(store: Store, key: Key, epoch: CacheEpoch) -> str:
@@ -121,11 +128,9 @@ def missing(store: Store, key: Key, epoch: CacheEpoch) -> str:
     return f"there is no such {kind} in this namespace; create it, or correct spec.target.name"
 
 
-def _scopes(store: Store, pool: Document) -> Iterator[tuple[str, str]]:
-    for scope in store.all("CacheScope", pool["metadata"]["namespace"]):
-        named = (scope.get("spec") or {}).get("pools")
-        if isinstance(named, list) and pool["metadata"]["name"] in named:
-            yield scope["metadata"]["name"], scope["metadata"]["uid"]
+def _scopes(store: Store, namespace: str) -> dict[str, str]:
+    """UIDs of the CacheScopes of a namespace, by name."""
+    return {item["metadata"]["name"]: item["metadata"]["uid"] for item in store.all("CacheScope", namespace)}
 
 
 def _person(store: Store, targets: SecretKey, namespace: str, epoch: CacheEpoch) -> TargetName | None:

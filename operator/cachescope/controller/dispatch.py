@@ -104,7 +104,8 @@ def _neighbours(store: Store, key: Key, documents: list[Document]) -> Iterator[K
         yield from (_key("CacheEpoch", item) for item in store.all("CacheEpoch", key.namespace))
         yield authorization(key.namespace)
     if key.kind == "CacheScope":
-        yield from (Key("ServingPool", key.namespace, name) for item in documents for name in _pools_of_scope(item))
+        # Also those that it names no more, or never did: each holds the incidents of every scope of the namespace.
+        yield from (_key("ServingPool", item) for item in store.all("ServingPool", key.namespace))
     if key.kind == "ServingPool":
         models = {_model(item) for item in documents}
         if len(documents) == 1 or len(models) > 1:
@@ -112,11 +113,6 @@ def _neighbours(store: Store, key: Key, documents: list[Document]) -> Iterator[K
             yield from (
                 _key("ServingPool", item) for item in pools if _model(item) in models and item["metadata"]["name"] != key.name
             )
-
-
-def _pools_of_scope(scope: Document) -> list[str]:
-    named = (scope.get("spec") or {}).get("pools")
-    return [str(name) for name in named] if isinstance(named, list) else []
 
 
 def _owners(documents: Iterable[Document]) -> set[str]:

@@ -13,6 +13,7 @@ from cachescope.api.settings import Settings
 from cachescope.controller.audit import Audit
 from cachescope.controller.authorizations import Authorizations
 from cachescope.controller.cache_epochs import CacheEpochs
+from cachescope.controller.declared_epochs import has_authorization
 from cachescope.controller.dispatch import AUTHORIZATIONS, Dispatch, authorization
 from cachescope.controller.fence_metrics import FenceMetrics
 from cachescope.controller.fences import Fence, Fences
@@ -128,7 +129,9 @@ class Process:
             self.queue.add(key)
 
     def _exists(self, key: Key) -> bool:
-        return key.kind == AUTHORIZATIONS or self.store.get(*key) is not None
+        if key.kind == AUTHORIZATIONS:
+            return key.namespace in self._rulers or has_authorization(self.store, key.namespace)
+        return self.store.get(*key) is not None
 
     async def _list_leases(self) -> None:
         await self._lease_watch.refresh()
