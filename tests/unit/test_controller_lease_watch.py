@@ -51,7 +51,7 @@ class World:
         self.api, self.store, self.now = WatchedApi(), Store(), 1000.0
         self.book = LeaseBook(self.store, RootKeys(self.api, "x"), home="ns", clock=lambda: self.now, news=lambda *_: None)
         self.store.listen(self.book.hear)
-        self.book.roster.allow(3000, 0)
+        self.book.roster.allow(("other", "pool"), 3000, 0)
         self.changes: list[int] = []
         self.watch = LeaseWatch(
             self.api,

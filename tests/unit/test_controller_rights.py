@@ -120,8 +120,8 @@ async def test_the_head_tells_of_gateways_and_an_operator_that_begins_knows_how_
     bench.authorizations.gateways = SHORT
     await bench.authorize()
     assert ledger(bench, AUTHORIZATION_HEAD).longest == GATEWAYS
-    assert bench.book.roster.stale_ms == GATEWAYS.fresh * 1000
+    assert bench.book.roster.gateways.fresh_ms == GATEWAYS.fresh * 1000
     bench.book.roster.settle(bench.book.now_ms())
-    wait(bench, right_ms(GATEWAYS.lease * 1000) + GATEWAYS.fresh * 1000 + 1)
+    wait(bench, right_ms((GATEWAYS.lease + GATEWAYS.fresh) * 1000) + 1)
     await bench.authorize()
     assert ledger(bench, AUTHORIZATION_HEAD).longest == SHORT

@@ -136,7 +136,7 @@ def test_a_roster_that_was_not_told_of_the_time_of_the_write_waits_a_whole_right
 
 def test_nobody_at_all_is_no_proof_before_the_longest_right_that_is_declared() -> None:
     roster = Roster()
-    roster.allow(LEASE, FRESH)
+    roster.allow(("ns", "pool"), LEASE, FRESH)
     assert not complete(roster, now_ms=right_ms(LEASE) - 1)
     assert complete(roster, now_ms=right_ms(LEASE))
 
@@ -172,14 +172,14 @@ def test_an_expired_guard_that_may_serve_fresh_is_waited_for_once_nobody_issues_
 
 def test_a_stale_gateway_is_waited_for_as_long_as_it_may_issue() -> None:
     roster = roster_of(member(at=SECOND), gateway())
-    assert not complete(roster, OF_PEOPLE, right_ms(LEASE) + STALE)
-    assert complete(roster, OF_PEOPLE, right_ms(LEASE) + STALE + 1)
+    assert not complete(roster, OF_PEOPLE, right_ms(LEASE + STALE)), "clocks run apart while it is stale, too"
+    assert complete(roster, OF_PEOPLE, right_ms(LEASE + STALE) + 1)
 
 
 def test_a_guard_that_is_cut_off_with_a_gateway_is_waited_for_after_the_last_permit_of_that() -> None:
     short = replace(gateway(), fresh_ms=FRESH)
     roster = roster_of(member(), short)
-    last = right_ms(LEASE) + FRESH + 1
+    last = right_ms(LEASE + FRESH) + 1
     assert not people(roster, last - 1).clear
     assert not people(roster, last + after_right_ms(LEASE, FRESH) - 1, clear_ms=last).complete
     assert people(roster, last + after_right_ms(LEASE, FRESH), clear_ms=last).complete
@@ -203,7 +203,7 @@ def test_after_a_start_there_may_be_a_guard_that_a_stale_gateway_of_whom_nobody_
     fresh, stale = 5000, 10_000
     roster = roster_of(member(at=SECOND, fresh_ms=fresh), replace(gateway(at=SECOND), fresh_ms=stale))
     roster.settle(0)
-    issued = right_ms(LEASE) + stale
+    issued = right_ms(LEASE + stale)
     assert (people(roster, right_ms(LEASE)).heard, people(roster, right_ms(LEASE)).clear) == (True, False)
     assert not people(roster, issued - 1).clear
     assert (people(roster, issued).clear, people(roster, issued).complete) == (True, False)
@@ -212,6 +212,22 @@ def test_after_a_start_there_may_be_a_guard_that_a_stale_gateway_of_whom_nobody_
     denies = roster_of(member(at=SECOND, fresh_ms=0), replace(gateway(at=SECOND), fresh_ms=stale))
     denies.settle(0)
     assert people(denies, right_ms(LEASE)).complete, "whatever a gateway issues, nobody takes it"
+
+
+def test_what_may_have_been_missed_is_waited_for_as_long_as_in_its_place_rights_last() -> None:
+    others = [member("h", namespace="team-b", pool="other", lease_ms=600_000), member("i", pool="long", lease_ms=600_000)]
+    roster = roster_of(member(at=SECOND), *others, gateway(at=SECOND))
+    roster.settle(0)
+    assert not complete(roster, now_ms=right_ms(LEASE) - 1)
+    assert complete(roster, now_ms=right_ms(LEASE)), "another pool's rights are none of its own"
+    assert not complete(roster, OF_PEOPLE, right_ms(LEASE)), "of people all pools of the namespace are concerned"
+    elsewhere = Wanted("authorization/elsewhere", 2, version=50, written_ms=0, namespace="elsewhere")
+    released = roster_of(*(replace(item, released=True) for item in (*others, gateway())))
+    released.settle(0)
+    assert not complete(released, elsewhere, 999)
+    assert complete(released, elsewhere, 1000), "there are no guards that would take what a gateway issues"
+    assert released.knows_all(right_ms(LEASE + STALE) + 1, pool=None)
+    assert not released.knows_all(right_ms(LEASE + STALE) + 1, pool=("ns", "long"))
 
 
 def test_progress_counts_who_did_what_and_says_when_it_is_over_at_the_latest() -> None:

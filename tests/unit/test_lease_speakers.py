@@ -10,7 +10,7 @@ import pytest
 from cachescope.controller.lease_speakers import LeaseSpeakers
 from cachescope.core.digests import sha256
 from cachescope.core.labels import POOL_LABEL
-from cachescope.core.leases import GATEWAY, GUARD, LeaseStatement, write_lease
+from cachescope.core.leases import GATEWAY, GUARD, MOST_GUARD_MS, LeaseStatement, write_lease
 from cachescope.core.ledgers import Lineage, Mark, authorization_key
 from cachescope.core.permits import permit_keys
 from cachescope.core.rosters import ANYBODY, Member, after_right_ms, right_ms
@@ -44,6 +44,10 @@ def add_pod(bench: Bench, pool: str = "tiny") -> None:
     """The API server shows the engine pod of the lease."""
     labels = {POOL_LABEL: pool}
     bench.store.put("Pod", {"metadata": {"name": "p", "namespace": "ns", "uid": "pod-1", "labels": labels, "resourceVersion": "1"}})
+
+
+def changed(statement: LeaseStatement, **fields: Any) -> LeaseStatement:
+    return replace(statement, **fields)
 
 
 def by_other(**fields: Any) -> dict[str, str]:
@@ -190,3 +194,11 @@ async def test_a_lineage_that_a_guard_makes_up_uses_up_no_generations() -> None:
     bench.declare(epoch("e", target={"kind": "Tenant", "name": "red"}, deny=True, incident={"id": "i"}))
     await bench.authorize()
     assert bench.condition("CacheEpoch", "e", "Accepted") == ("True", "Accepted"), "shards are written all the same"
+
+
+@pytest.mark.parametrize(("says", "counts"), [(3_600_000, MOST_GUARD_MS), (3000, 3000)])
+async def test_no_guard_has_a_longer_right_than_the_api_allows_whatever_it_signs(says: int, counts: int) -> None:
+    bench = await begun(tenant("red"))
+    LeasedProcess(bench, fresh_ms=says).write(lease_ms=says)
+    (entry,) = bench.book.roster.entries()
+    assert (entry.longest_ms, entry.member.fresh_ms) == (counts, counts)

@@ -127,11 +127,11 @@ def test_what_was_missed_or_vanished_begins_the_wait_anew() -> None:
 def test_a_revocation_may_take_as_long_as_those_who_expired_may_go_on() -> None:
     world = World()
     world.saw("g", FIRST)
-    world.book.roster.allow(LEASE, 2000)
+    world.book.roster.allow(("ns", "pool"), LEASE, 2000)
     world.book.roster.allow_gateways(LEASE, 7000)
     world.fences.stands("head", Ledger(Role.AUTHORIZATION, Lineage(1, "a"), 2))
     wanted = Wanted("head", 2, world.version, world.book.now_ms(), namespace="ns")
-    bound = right_ms(LEASE) + max(7000, silent_ms(2000)) + after_right_ms(LEASE, 2000) + SLACK_MS
+    bound = max(right_ms(LEASE + 7000), right_ms(LEASE) + silent_ms(2000)) + after_right_ms(LEASE, 2000) + SLACK_MS
     assert not is_overdue(world.book.roster, wanted, world.book.now_ms() + bound)
     assert is_overdue(world.book.roster, wanted, world.book.now_ms() + bound + 1)
 

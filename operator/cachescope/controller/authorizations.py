@@ -208,7 +208,7 @@ class Authorizations:
         if place.namespace != self.rulers[0]:
             return decision
         roster = self.site.leases.roster
-        rights, lowers = self.gateways.joined(roster.most(pool=None)), roster.knows_all(self.site.leases.now_ms())
+        rights, lowers = self.gateways.joined(roster.most(pool=None)), roster.knows_all(self.site.leases.now_ms(), pool=None)
         head = told_of(before, decision.state.head, rights, lowers=lowers, known=self.site.known.get(place.key))
         return replace(decision, state=replace(decision.state, head=head))
 

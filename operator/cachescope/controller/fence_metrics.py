@@ -28,10 +28,11 @@ def is_overdue(roster: Roster, wanted: Wanted, now_ms: int) -> bool:
         wanted: What is to be fenced.
         now_ms: The present.
     """
-    right = right_ms(roster.longest_ms)
+    guards = roster.guards(wanted.namespace, wanted.pool)
+    right = right_ms(guards.lease_ms)
     if not wanted.pool:
         # Who expired may still issue, or serve, what reuses nothing, and then comes an answer: revocations wait for that too.
-        right = roster.silent_ms + after_right_ms(roster.longest_ms, roster.fresh_ms)
+        right = max(guards.serves_ms, roster.gateways.issues_ms) + after_right_ms(guards.lease_ms, guards.fresh_ms)
     vanished = [entry.since_ms for entry in roster.entries() if entry.gone]
     began = max(wanted.written_ms, roster.missed_ms or 0, *vanished, 0)
     return now_ms > began + right + SLACK_MS

@@ -26,10 +26,10 @@ from cachescope.controller.lease_speakers import LeaseSpeakers, Speaker
 from cachescope.controller.root_keys import RootKeys
 from cachescope.controller.store import Key, Store, version_of
 from cachescope.core.errors import CacheScopeError
-from cachescope.core.leases import GATEWAY, GUARD, LeaseStatement
+from cachescope.core.leases import GATEWAY, GUARD, MAX_LEASE_MS, MOST_GUARD_MS, LeaseStatement
 from cachescope.core.ledgers import Mark, Role
 from cachescope.core.rights import read_rights
-from cachescope.core.rosters import Member, Roster
+from cachescope.core.rosters import Longest, Member, Roster
 from cachescope.kube.rest import Document
 from cachescope.logs import fault_of
 
@@ -109,7 +109,7 @@ class LeaseBook:
     def hear(self, key: Key, old: Document | None, new: Document | None) -> None:
         """Take a change of the store over; leases matter, and the longest rights of which ledgers tell."""
         if key.kind == EpochLedger.KIND and new is not None:
-            self._allow(new.get("spec"))
+            self._allow(key, new.get("spec"))
         if key.kind != "FenceLease":
             return
         same = old is not None and new is not None and old["metadata"]["uid"] == new["metadata"]["uid"]
@@ -123,10 +123,12 @@ class LeaseBook:
         self.roster.saw(self._member(key, new, found), self.now_ms())
         self._put(key, found if self._loaded or old is not None else replace(found, life=Life.UNSEEN))
 
-    def _allow(self, ledger: object) -> None:
-        rights, gateways = read_rights(ledger), isinstance(ledger, dict) and ledger.get("role") == Role.AUTHORIZATION.value
-        allow = self.roster.allow_gateways if gateways else self.roster.allow
-        allow(rights.lease * 1000, rights.fresh * 1000)
+    def _allow(self, key: Key, ledger: object) -> None:
+        rights, role = read_rights(ledger), ledger.get("role") if isinstance(ledger, dict) else None
+        if role == Role.AUTHORIZATION.value:
+            self.roster.allow_gateways(rights.lease * 1000, rights.fresh * 1000)
+        elif role == Role.POOL.value:
+            self.roster.allow((key.namespace, key.name), rights.lease * 1000, rights.fresh * 1000)
 
     def now_ms(self) -> int:
         """The present, on the roster's clock."""
@@ -225,7 +227,12 @@ class LeaseBook:
     def _member(self, key: Key, document: Document, process: Process) -> Member:
         """A lease as the roster has it."""
         speaker, statement = process.speaker, process.statement
-        lease_ms, fresh_ms = (statement.lease_ms, statement.fresh_ms) if statement else self.roster.presumed(speaker.holder)
+        longest = self.roster.presumed(speaker.holder, key.namespace, speaker.pool)
+        if statement is not None:
+            longest = Longest(statement.lease_ms, statement.fresh_ms)
+        elif not longest.lease_ms:  # no ledger tells of any right there: as it says
+            longest = Longest(int(process.seconds * 1000))
+        most = MOST_GUARD_MS if speaker.holder == GUARD else MAX_LEASE_MS
         return Member(
             uid=process.uid,
             namespace=key.namespace,
@@ -233,8 +240,8 @@ class LeaseBook:
             version=version_of(document),
             holder=speaker.holder,
             pool=speaker.pool,
-            lease_ms=lease_ms or int(process.seconds * 1000),  # as it says, where no ledger tells of any right
-            fresh_ms=fresh_ms,
+            lease_ms=min(longest.lease_ms, most),
+            fresh_ms=min(longest.fresh_ms, most),
             released=bool(statement and statement.released),
             acknowledged=statement.acknowledged if statement else {},
             pool_uid=speaker.pool_uid,

@@ -144,8 +144,9 @@ class Pools:
             return
         fence = this.pool.spec.fence if this.pool else Fence()
         rights = _rights(fence)
-        self.site.leases.roster.allow(rights.lease * 1000, rights.fresh * 1000)
-        rights = rights.joined(self.site.leases.roster.most(pool=(this.key.namespace, this.key.name)))
+        pool = this.key.namespace, this.key.name
+        self.site.leases.roster.allow(pool, rights.lease * 1000, rights.fresh * 1000)
+        rights = rights.joined(self.site.leases.roster.most(pool=pool))
         resume_after = this.pool.spec.sharing.resume_after if this.pool else None
         try:
             this.ledger = await self.site.ledgers.stand(
@@ -161,7 +162,8 @@ class Pools:
         """Whether no guard can be given a longer right than its pool declares: none is unknown, or of an older template."""
         namespace, name = this.key.namespace, this.key.name
         deployment = self.site.store.get("Deployment", namespace, name)
-        if deployment is None or this.invalid or not self.site.leases.roster.knows_all(self.site.leases.now_ms()):
+        known = self.site.leases.roster.knows_all(self.site.leases.now_ms(), pool=(namespace, name))
+        if deployment is None or this.invalid or not known:
             return False
         status = deployment.get("status") or {}
         pods = [item for item in self.site.store.all("Pod", namespace) if _label(item) == name]

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from cachescope.core.ledgers import Ledger
-from cachescope.core.rosters import Entry, Member, Roster, after_right_ms, right_ms, silent_ms
+from cachescope.core.rosters import Entry, Member, Roster, after_right_ms, right_ms
 
 
 class State(Enum):
@@ -158,9 +158,9 @@ def _takers(roster: Roster, wanted: Wanted, expired: Iterable[Entry], now_ms: in
         return []
     found = [(entry.idle_ms, _takes(entry)) for entry in expired if _takes(entry)]
     missed_ms = _missed_ms(roster, wanted)
-    if missed_ms is not None and roster.fresh_ms:
-        silent = missed_ms + right_ms(roster.longest_ms) + silent_ms(roster.fresh_ms)
-        found.append((silent, after_right_ms(roster.longest_ms, roster.fresh_ms)))
+    longest = roster.guards(wanted.namespace)
+    if missed_ms is not None and longest.fresh_ms:
+        found.append((missed_ms + longest.serves_ms, after_right_ms(longest.lease_ms, longest.fresh_ms)))
     return [takes for silent, takes in found if now_ms <= silent]
 
 
@@ -182,8 +182,8 @@ def _missed_until(roster: Roster, wanted: Wanted) -> tuple[int, int, int]:
     missed_ms = _missed_ms(roster, wanted)
     if missed_ms is None:
         return 0, 0, 0
-    issuing_ms = missed_ms + right_ms(roster.issuing_ms)
-    return missed_ms + right_ms(roster.longest_ms), issuing_ms, issuing_ms + roster.stale_ms
+    rights_ms = missed_ms + right_ms(roster.guards(wanted.namespace, wanted.pool).lease_ms)
+    return rights_ms, missed_ms + right_ms(roster.gateways.lease_ms), missed_ms + roster.gateways.issues_ms
 
 
 def _counts(states: Mapping[str, State], entries: Iterable[Entry]) -> Counts:

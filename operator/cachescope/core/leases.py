@@ -33,6 +33,8 @@ _MOST_BYTES = 8 * MAX_CHARACTERS
 """Of what is inflated. Names and digests are random: deflated they are a half, so that no statement of that length comes close."""
 _PURPOSE = "lease"
 MAX_LEASE_MS = 3_600_000
+MOST_GUARD_MS = 600_000
+"""The longest right, and the longest answer without one, that a guard is given: the API has no longer one."""
 MAX_COUNTER = 2**53 - 1
 FRESH_TIMES = 5
 """For how many of the longest answers a guard goes on without a right; with the defaults as long as a gateway does."""

@@ -5,7 +5,9 @@ Rules:
 - a right has ended once nothing was heard for its length and a margin, counted on one clock from when a version was first seen, and
   for the longest right that the process declared since it last expired;
 - blindness is not expiry: what vanished, other than by the operator's own delete, counts as unchanged since that was noticed;
-- an expired guard may still serve `Fresh`, and an expired gateway issue it; both end at some time, and count no more then.
+- an expired guard may still serve `Fresh`, and an expired gateway issue it; both end at some time, and count no more then. The
+  margin is that of the whole time, since clocks run apart in all of it;
+- who may have been missed had the longest right of his place: of the gateways, or of the guards of one pool. Others' are not his.
 """
 
 from __future__ import annotations
@@ -39,7 +41,39 @@ def silent_ms(fresh_ms: int) -> int:
 
 def after_right_ms(lease_ms: int, fresh_ms: int) -> int:
     """For how long a guard may go on after its right ended: a permit may be as old as a right is long, then comes the answer."""
-    return right_ms(lease_ms) + fresh_ms if fresh_ms else 0
+    return right_ms(lease_ms + fresh_ms) if fresh_ms else 0
+
+
+Pool = tuple[str, str]
+"""Namespace and name of a pool."""
+
+
+@dataclass(frozen=True, slots=True)
+class Longest:
+    """The longest of some rights.
+
+    Attributes:
+        lease_ms: Length of the right.
+        fresh_ms: A guard's longest answer without one, or how long a gateway goes on without.
+    """
+
+    lease_ms: int = 0
+    fresh_ms: int = 0
+
+    def joined(self, *others: Longest) -> Longest:
+        """The maximum of all, field by field."""
+        every = (self, *others)
+        return Longest(max(item.lease_ms for item in every), max(item.fresh_ms for item in every))
+
+    @property
+    def serves_ms(self) -> int:
+        """For how long a guard that was not heard of again may serve anything."""
+        return right_ms(self.lease_ms) + silent_ms(self.fresh_ms)
+
+    @property
+    def issues_ms(self) -> int:
+        """For how long a gateway that was not heard of again may issue anything."""
+        return right_ms(self.lease_ms + self.fresh_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +141,8 @@ class Entry:
     @property
     def idle_ms(self) -> int:
         """When it has surely ended everything that it may do without a right."""
-        fresh_ms = self.member.fresh_ms
-        return self.expires_ms + (fresh_ms if self.member.holder == GATEWAY else silent_ms(fresh_ms))
+        longest = Longest(self.longest_ms, self.member.fresh_ms)
+        return self.since_ms + (longest.issues_ms if self.member.holder == GATEWAY else longest.serves_ms)
 
 
 class Roster:
@@ -116,57 +150,51 @@ class Roster:
 
     Attributes:
         position: The version up to which the watch told it of everything; a list proves nothing of what came and went before it.
-        longest_ms: The longest right that a guard may have.
-        issuing_ms: The longest right that a gateway may have.
-        fresh_ms: The longest that a guard may answer without a right.
-        stale_ms: The longest that a gateway may go on without a right.
+        gateways: The longest right that a gateway may have.
         missed_ms: When something was missed last; `None` if nothing ever was.
     """
 
     def __init__(self) -> None:
         self.position = 0
-        self.longest_ms = 0
-        self.issuing_ms = 0
-        self.fresh_ms = 0
-        self.stale_ms = 0
+        self.gateways = Longest()
         self.missed_ms: int | None = None
+        self._guards: dict[Pool, Longest] = {}
         self._entries: dict[str, Entry] = {}
 
     def entries(self) -> Iterable[Entry]:
         """All, those that vanished and may still act included."""
         return self._entries.values()
 
-    def allow(self, lease_ms: int, fresh_ms: int) -> None:
-        """A guard may have rights that long, by what is declared or was recorded."""
-        self.longest_ms, self.fresh_ms = max(self.longest_ms, lease_ms), max(self.fresh_ms, fresh_ms)
+    def allow(self, pool: Pool, lease_ms: int, fresh_ms: int) -> None:
+        """A guard of a pool may have rights that long, by what is declared or was recorded."""
+        self._guards[pool] = self._guards.get(pool, Longest()).joined(Longest(lease_ms, fresh_ms))
 
     def allow_gateways(self, lease_ms: int, stale_ms: int) -> None:
         """A gateway may. Nobody waits for that but who waits for what it issues."""
-        self.issuing_ms, self.stale_ms = max(self.issuing_ms, lease_ms), max(self.stale_ms, stale_ms)
+        self.gateways = self.gateways.joined(Longest(lease_ms, stale_ms))
 
-    def presumed(self, holder: str) -> tuple[int, int]:
-        """The right of somebody who cannot be made out, and how long he goes on without: as long as any that there may be."""
-        if holder == ANYBODY:
-            return max(self.longest_ms, self.issuing_ms), max(self.fresh_ms, self.stale_ms)
-        return (self.issuing_ms, self.stale_ms) if holder == GATEWAY else (self.longest_ms, self.fresh_ms)
+    def guards(self, namespace: str, pool: str = "") -> Longest:
+        """The longest right that a guard of a pool may have, or of any pool of a namespace."""
+        if pool:
+            return self._guards.get((namespace, pool), Longest())
+        return Longest().joined(*(item for (place, _), item in self._guards.items() if place == namespace))
 
-    def most(self, *, pool: tuple[str, str] | None) -> Rights:
-        """The longest rights of those that are known: of the guards of a pool (namespace and name), or of all gateways."""
+    def presumed(self, holder: str, namespace: str, pool: str = "") -> Longest:
+        """The right of somebody who cannot be made out: as long as any that there may be in his place."""
+        serves, issues = self.guards(namespace, pool), self.gateways
+        return issues if holder == GATEWAY else serves.joined(issues) if holder == ANYBODY else serves
+
+    def most(self, *, pool: Pool | None) -> Rights:
+        """The longest rights of those that are known: of the guards of a pool, or of all gateways."""
         found = [item for item in self.entries() if _of_pool(item.member) == pool]
         rights = (Rights(-(-item.longest_ms // 1000), -(-item.member.fresh_ms // 1000)) for item in found)
         return Rights().joined(*rights)
 
-    def knows_all(self, now_ms: int) -> bool:
-        """Whether whoever is not in it can do nothing any more."""
+    def knows_all(self, now_ms: int, *, pool: Pool | None) -> bool:
+        """Whether a guard of a pool, or a gateway, that is not in it can do nothing any more."""
         if self.missed_ms is None:
             return False
-        return now_ms > self.missed_ms + self.silent_ms
-
-    @property
-    def silent_ms(self) -> int:
-        """For how long somebody who was not heard of again may still act, reusing nothing at the end."""
-        guards, gateways = right_ms(self.longest_ms) + silent_ms(self.fresh_ms), right_ms(self.issuing_ms) + self.stale_ms
-        return max(guards, gateways)
+        return now_ms > self.missed_ms + (self.guards(*pool).serves_ms if pool else self.gateways.issues_ms)
 
     def settle(self, now_ms: int) -> None:
         """Something was missed: complete nothing until whoever was missed can do nothing any more."""
@@ -175,8 +203,10 @@ class Roster:
     def saw(self, member: Member, now_ms: int) -> None:
         """A list or the watch showed a member."""
         known = self._entries.get(member.uid)
-        allow = self.allow if member.holder == GUARD else self.allow_gateways
-        allow(member.lease_ms, member.fresh_ms)
+        if member.holder == GATEWAY:
+            self.allow_gateways(member.lease_ms, member.fresh_ms)
+        elif member.holder == GUARD:
+            self.allow((member.namespace, member.pool), member.lease_ms, member.fresh_ms)
         if known is None:
             self._entries[member.uid] = Entry(member, now_ms, member.lease_ms)
         elif member.version > known.member.version:
@@ -210,5 +240,5 @@ class Roster:
         self._entries = {uid: entry for uid, entry in self._entries.items() if not (entry.gone and now_ms > entry.idle_ms)}
 
 
-def _of_pool(member: Member) -> tuple[str, str] | None:
+def _of_pool(member: Member) -> Pool | None:
     return None if member.holder == GATEWAY else (member.namespace, member.pool)

@@ -31,6 +31,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cachescope.core.errors import SpecError
+from cachescope.core.leases import MOST_GUARD_MS
 from cachescope.core.types import TargetName
 from cachescope.leases.service_account import FOLDER, in_cluster_url
 
@@ -97,7 +98,7 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
         model_path=Path(_text(environ, "CACHESCOPE_MODEL_PATH")),
         api_url=in_cluster_url(environ),
         api_folder=Path(environ.get("CACHESCOPE_API_DIR") or FOLDER),
-        lease_ms=1000 * _number(environ, "CACHESCOPE_LEASE_SECONDS", default=60, least=1, most=3600),
+        lease_ms=1000 * _number(environ, "CACHESCOPE_LEASE_SECONDS", default=60, least=1, most=MOST_GUARD_MS // 1000),
         fresh_ms=_fresh_ms(environ),
         resets_cache=_choice(environ, "CACHESCOPE_CLEANUP", ("None", "Reset")) == "Reset",
         state_folder=Path(folder) if (folder := environ.get("CACHESCOPE_STATE_DIR")) else None,
@@ -123,7 +124,7 @@ def _target(environ: Mapping[str, str], name: str) -> TargetName:
 
 def _fresh_ms(environ: Mapping[str, str]) -> int:
     on_loss = _choice(environ, "CACHESCOPE_ON_LOSS", ("Fresh", "Deny"))
-    seconds = _number(environ, "CACHESCOPE_FRESH_SECONDS", default=120, least=1, most=3600)
+    seconds = _number(environ, "CACHESCOPE_FRESH_SECONDS", default=120, least=1, most=MOST_GUARD_MS // 1000)
     return 1000 * seconds if on_loss == "Fresh" else 0
 
 
