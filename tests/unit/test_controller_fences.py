@@ -14,11 +14,12 @@ from cachescope.controller.fences import TOLD_MS, Fence, Fences
 from cachescope.controller.lease_book import LeaseBook
 from cachescope.controller.root_keys import RootKeys
 from cachescope.controller.store import Store
+from cachescope.core import fences
 from cachescope.core.errors import ClusterError
 from cachescope.core.fences import Wanted
 from cachescope.core.leases import GUARD
 from cachescope.core.ledgers import Ledger, Lineage, Role, advanced, reborn
-from cachescope.core.rosters import Member, after_right_ms, right_ms
+from cachescope.core.rosters import Entry, Member, after_right_ms, right_ms
 from tests.unit.fake_api import FakeApi
 
 LEASE = 3000
@@ -189,6 +190,51 @@ async def test_progress_is_told_seldom_and_the_end_at_once(world: World) -> None
     world.saw("g", SECOND)
     await world.fences.look()
     assert (world.done(SECOND), world.told[-1]) == (True, world.now)
+
+
+async def test_of_two_fences_of_a_ledger_none_keeps_the_others_progress_back(world: World) -> None:
+    world.write(SECOND)
+    world.write(THIRD)
+    await world.fences.look()
+    world.saw("j", FIRST)
+    await world.fences.look()
+    told = len(world.told)
+    for name in ("h", "i"):
+        world.saw(name, SECOND)
+        await world.fences.look()
+        for state in (SECOND, THIRD):
+            found = world.of(state)
+            assert found is not None
+            assert (name in found.progress.awaited) == (state is THIRD)
+    assert len(world.told) == told, "it was told a moment ago"
+    world.now += TOLD_MS / 1000
+    await world.fences.look()
+    await world.fences.look()
+    assert len(world.told) == told + 1, "one time for both, though nothing has moved since"
+
+
+async def test_a_look_judges_each_process_once_however_many_fences_are_open(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    judged: list[int] = []
+    acknowledged = fences._acknowledged
+
+    def counted(entry: Entry, key: str, ledger: Ledger) -> int:
+        judged.append(1)
+        return acknowledged(entry, key, ledger)
+
+    monkeypatch.setattr(fences, "_acknowledged", counted)
+    for number in range(20):
+        world.saw(f"h{number}", FIRST)
+    world.saw("g", None)
+    costs = []
+    state = FIRST
+    for _ in range(40):
+        state = advanced(state)
+        world.write(state)
+        judged.clear()
+        await world.fences.look()
+        costs.append(len(judged))
+    assert len(world.fences.waiting()) == 41
+    assert set(costs) == {21}
 
 
 async def test_a_fence_says_how_long_it_took_on_the_operators_clock(world: World) -> None:

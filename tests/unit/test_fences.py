@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from cachescope.core.fences import Progress, Wanted, progress
 from cachescope.core.leases import GATEWAY, GUARD
 from cachescope.core.ledgers import Ledger, Lineage, Mark, Role, advanced
-from cachescope.core.rosters import Member, Roster, after_right_ms, right_ms, silent_ms
+from cachescope.core.rosters import ANYBODY, Member, Roster, after_right_ms, right_ms, silent_ms
 from cachescope.core.types import Digest
 
 LEASE, FRESH, STALE = 3000, 120_000, 600_000
@@ -120,7 +122,7 @@ def test_after_a_start_nothing_is_complete_before_every_right_of_before_is_over(
     roster = roster_of(member(at=SECOND))
     roster.settle(0)
     assert not complete(roster, now_ms=right_ms(LEASE) - 1)
-    assert progress(roster, OF_POOL, THIRD, 1).settling
+    assert (progress(roster, OF_POOL, THIRD, 1).awaited, progress(roster, OF_POOL, THIRD, 1).heard) == ((), False)
     assert complete(roster, now_ms=right_ms(LEASE))
 
 
@@ -230,9 +232,57 @@ def test_what_may_have_been_missed_is_waited_for_as_long_as_in_its_place_rights_
     assert not released.knows_all(right_ms(LEASE + STALE) + 1, pool=("ns", "long"))
 
 
-def test_progress_counts_who_did_what_and_says_when_it_is_over_at_the_latest() -> None:
+STATES = [FIRST, SECOND, THIRD, advanced(THIRD)]
+members = st.builds(
+    member,
+    st.sampled_from("ghijk"),
+    st.integers(60, 63),
+    st.sampled_from([None, *STATES]),
+    holder=st.sampled_from([GUARD, GATEWAY, ANYBODY]),
+    namespace=st.sampled_from(["ns", "other"]),
+    pool=st.sampled_from(["pool", "other", ""]),
+    pool_uid=st.sampled_from(["", "pool", "uid-of-another"]),
+    lease_ms=st.sampled_from([1000, LEASE]),
+    fresh_ms=st.sampled_from([0, 2000]),
+    released=st.booleans(),
+)
+
+
+rosters = st.lists(st.tuples(members, st.sampled_from([0, 5000])), max_size=6)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(st.tuples(members, st.sampled_from([0, 5000])), max_size=6), st.integers(1, 4), st.booleans(), st.integers(0, 20_000)
+)
+def test_whoever_is_behind_a_state_is_found_as_if_each_was_asked(
+    seen: list[tuple[Member, int]], number: int, of_pool: bool, now_ms: int
+) -> None:
+    """The same by asking everybody for himself, said in another way."""
+    roster = Roster()
+    for item, at_ms in seen:
+        roster.saw(item, at_ms)
+    roster.reached(63)
+    wanted = replace(OF_POOL if of_pool else OF_PEOPLE, sequence=number)
+    found = progress(roster, wanted, STATES[-1], now_ms)
+    awaited, heard = set(), True
+    for entry in roster.entries():
+        item = entry.member
+        of_its_pool = item.pool_uid == "pool" or (not item.pool_uid and item.pool in ("", "pool"))
+        guards = item.holder != GATEWAY and item.namespace == "ns" and (not of_pool or of_its_pool)
+        issues = item.holder != GUARD and not of_pool
+        mark = item.acknowledged.get(wanted.key)
+        if not (guards or issues) or item.released or (mark is not None and mark.sequence >= number):
+            continue
+        if now_ms <= entry.expires_ms or (issues and now_ms <= entry.idle_ms):
+            awaited.add(item.name)
+        heard = heard and now_ms > entry.expires_ms
+    assert set(found.awaited) == set(sorted(awaited)[:3])
+    assert (found.heard, found.clear) == (heard, not awaited)
+
+
+def test_progress_counts_who_did_what_and_names_who_did_not() -> None:
     found = progress(roster_of(member(at=SECOND), member("h"), gateway()), OF_POOL, THIRD, 1)
     assert (found.guards.total, found.guards.acknowledged, found.guards.expired) == (2, 1, 0)
     assert found.gateways.total == 1
     assert found.awaited == ("h",)
-    assert found.due_ms == right_ms(LEASE)

@@ -2,6 +2,9 @@
 
 A fence is told of by whoever wrote the ledger, looked at after every event of a lease, and completed by a list that is read by
 quorum after the write. What is complete stays complete: a later state of the same lineage includes the earlier ones.
+
+Each head step opens a fence, and hundreds may be open while one process is silent. So a look takes one census of everybody, stands
+it against each ledger once, and finds the fences of that ledger by comparison. Who asks is told of a ledger, and seldom.
 """
 
 from __future__ import annotations
@@ -9,13 +12,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
 from cachescope.controller.lease_book import LeaseBook
 from cachescope.core.errors import ClusterError
-from cachescope.core.fences import Progress, Wanted, progress
+from cachescope.core.fences import Census, Progress, Stand, Wanted
 from cachescope.core.ledgers import Ledger, Lineage
 
 LOOK_SECONDS: Final = 0.5
@@ -56,11 +59,19 @@ class _Ledger:
         ledger: As it stands.
         open: Fences that are not complete, by sequence.
         done: The latest that is.
+        untold: Whether progress was made of which nobody was told.
+        told_ms: When somebody was told last.
     """
 
     ledger: Ledger
     open: dict[int, Fence]
     done: Fence | None = None
+    untold: bool = False
+    told_ms: int | None = None
+
+    def stand(self, census: Census) -> Stand:
+        """How everybody stands to it; there is an open fence."""
+        return census.stand(next(iter(self.open.values())).wanted, self.ledger)
 
 
 class Fences:
@@ -86,7 +97,6 @@ class Fences:
         self._told = told
         self._completed = completed
         self._ledgers: dict[str, _Ledger] = {}
-        self._told_ms: dict[str, int] = {}
         self._wake = asyncio.Event()
 
     def stands(self, key: str, ledger: Ledger) -> None:
@@ -102,7 +112,7 @@ class Fences:
         known = self._ledgers[wanted.key]
         done = known.done is not None and known.done.wanted.sequence >= wanted.sequence
         if not done and wanted.sequence not in known.open:
-            known.open[wanted.sequence] = Fence(wanted, self._progress(known, wanted, None))
+            known.open[wanted.sequence] = Fence(wanted, self._census().stand(wanted, known.ledger).progress(wanted))
             self._wake.set()
 
     def of(self, key: str, lineage: Lineage, sequence: int) -> Fence | None:
@@ -116,7 +126,7 @@ class Fences:
 
     def waiting(self) -> list[Fence]:
         """Fences that are not complete."""
-        return [fence for _, fence in self._every_open()]
+        return [fence for _, known in self._every_open() for fence in known.open.values()]
 
     def standing(self) -> list[Ledger]:
         """The ledgers, as they stand."""
@@ -146,59 +156,72 @@ class Fences:
         Raises:
             ClusterError: Leases cannot be listed.
         """
-        asked = list(self._every_open())
-        listed = any(self._needs_list(known, fence) for known, fence in asked)
+        asked = {key: list(known.open.values()) for key, known in self._every_open()}
+        stands = self._stands(asked)
+        listed = any(self._needs_list(stands[key], fence) for key, fences in asked.items() for fence in fences)
         if listed:
             # Watches are hints: what they show may be old, and a list that was begun after the write may not.
             await self._refresh()
-        for known, fence in asked:
-            self._judge(known, fence, listed=listed)
+            stands = self._stands(asked)
+        for key, stand in stands.items():
+            self._judge(key, stand, asked[key], listed=listed)
 
-    def _needs_list(self, known: _Ledger, fence: Fence) -> bool:
-        found = self._progress(known, fence.wanted, self._clear_ms(fence))
-        return found.complete or (found.clear and self._clear_ms(fence) is None)
+    def _stands(self, keys: Iterable[str]) -> dict[str, Stand]:
+        """How everybody stands now to those ledgers that have open fences."""
+        census, ledgers = self._census(), {key: self._ledgers.get(key) for key in keys}
+        return {key: known.stand(census) for key, known in ledgers.items() if known is not None and known.open}
+
+    def _census(self) -> Census:
+        return Census(self._book.roster, self._book.now_ms())
+
+    def _needs_list(self, stand: Stand, fence: Fence) -> bool:
+        clear_ms = self._clear_ms(fence)
+        found = stand.progress(fence.wanted, clear_ms=clear_ms)
+        return found.complete or (found.clear and clear_ms is None)
 
     def _clear_ms(self, fence: Fence) -> int | None:
         """When it was clear, unless somebody may have been missed since."""
         missed_ms = self._book.roster.missed_ms
         return None if fence.clear_ms is None or (missed_ms or 0) > fence.clear_ms else fence.clear_ms
 
-    def _judge(self, known: _Ledger, fence: Fence, *, listed: bool) -> None:
-        number, now, clear_ms = fence.wanted.sequence, self._book.now_ms(), self._clear_ms(fence)
-        if self._ledgers.get(fence.wanted.key) is not known or known.open.get(number) is not fence:
-            return  # another lineage began meanwhile
-        found = self._progress(known, fence.wanted, clear_ms)
+    def _judge(self, key: str, stand: Stand, asked: Iterable[Fence], *, listed: bool) -> None:
+        known = self._ledgers[key]
+        ended = False
+        for fence in asked:
+            if known.open.get(fence.wanted.sequence) is fence:  # otherwise another lineage began meanwhile
+                ended |= self._moved(known, fence, stand, listed=listed)
+        self._tell(known, key, at_once=ended)
+
+    def _moved(self, known: _Ledger, fence: Fence, stand: Stand, *, listed: bool) -> bool:
+        """Take over how far one fence is; whether it, or the wait for those who have rights, came to an end."""
+        clear_ms = self._clear_ms(fence)
+        found = stand.progress(fence.wanted, clear_ms=clear_ms)
         if listed and found.clear and clear_ms is None:
-            clear_ms = now
-            found = self._progress(known, fence.wanted, clear_ms)
-        seen = replace(fence, clear_ms=clear_ms)
-        known.open[number] = seen
+            clear_ms = stand.now_ms
+            found = stand.progress(fence.wanted, clear_ms=clear_ms)
+        known.untold = known.untold or found != fence.progress
+        known.open[fence.wanted.sequence] = replace(fence, progress=found, clear_ms=clear_ms)
         if found.complete and listed:
-            del known.open[number]
-            complete = replace(seen, progress=found, fenced_ms=now)
-            if known.done is None or known.done.wanted.sequence < number:
-                known.done = complete
-            self._completed(complete)
-            self._tell(fence.wanted.key, at_once=True)
-        elif found != fence.progress and self._tell(fence.wanted.key, at_once=found.heard != fence.progress.heard):
-            known.open[number] = replace(seen, progress=found)
+            self._complete(known, fence.wanted.sequence, stand.now_ms)
+            return True
+        return found.heard != fence.progress.heard
 
-    def _tell(self, key: str, *, at_once: bool) -> bool:
-        """Tell of progress now and then, and of an end always; whether it was told."""
+    def _complete(self, known: _Ledger, number: int, now_ms: int) -> None:
+        done = replace(known.open.pop(number), fenced_ms=now_ms)
+        if known.done is None or known.done.wanted.sequence < number:
+            known.done = done
+        self._completed(done)
+
+    def _tell(self, known: _Ledger, key: str, *, at_once: bool) -> None:
+        """Tell of progress now and then, of all fences of a ledger at once, and of an end always."""
         now = self._book.now_ms()
-        if not at_once and now - self._told_ms.get(key, -TOLD_MS) < TOLD_MS:
-            return False
-        self._told_ms[key] = now
-        self._told(key)
-        return True
+        recently = known.told_ms is not None and now - known.told_ms < TOLD_MS
+        if at_once or (known.untold and not recently):
+            known.untold, known.told_ms = False, now
+            self._told(key)
 
-    def _progress(self, known: _Ledger, wanted: Wanted, clear_ms: int | None) -> Progress:
-        return progress(self._book.roster, wanted, known.ledger, self._book.now_ms(), clear_ms=clear_ms)
-
-    def _every_open(self) -> Iterator[tuple[_Ledger, Fence]]:
-        for known in list(self._ledgers.values()):
-            for fence in list(known.open.values()):
-                yield known, fence
+    def _every_open(self) -> Iterator[tuple[str, _Ledger]]:
+        return ((key, known) for key, known in self._ledgers.items() if known.open)
 
     def _open(self) -> bool:
-        return any(known.open for known in self._ledgers.values())
+        return any(self._every_open())

@@ -12,24 +12,22 @@ Rules:
   what is below. Then it waits as long as a permit may be old and an answer take, if there may be a guard that takes it;
 - such a guard is silent some time after its right ended, and counts no more; before that it counts also if its lease is gone,
   whoever deleted it, and after a start or a gap there may be one of which nobody knows.
+
+A thousand processes and hundreds of open fences are looked at together: each process is judged once for each ledger, by the latest
+state that it acknowledged, and the fences of that ledger are found by comparison.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass
-from enum import Enum
+from typing import Final
 
+from cachescope.core.leases import GATEWAY
 from cachescope.core.ledgers import Ledger
-from cachescope.core.rosters import Entry, Member, Roster, after_right_ms, right_ms
-
-
-class State(Enum):
-    """How a process stands to a wanted state."""
-
-    ACKNOWLEDGED = "acknowledged"
-    EXPIRED = "expired"
-    AWAITED = "awaited"
+from cachescope.core.rosters import Entry, Roster, after_right_ms, right_ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,18 +50,6 @@ class Wanted:
     namespace: str
     pool: str = ""
 
-    def concerns(self, member: Member) -> bool:
-        """Whether a process may use or issue what is below."""
-        if member.issues and not self.pool:
-            return True
-        return member.serves and member.namespace == self.namespace and self._is_of(member)
-
-    def _is_of(self, member: Member) -> bool:
-        """Whether a guard of the namespace is of the pool. By its UID: those of an earlier pool of that name use another cache."""
-        if member.pool_uid:
-            return not self.pool or member.pool_uid == self.key
-        return not self.pool or member.pool in {"", self.pool}
-
 
 @dataclass(frozen=True, slots=True)
 class Counts:
@@ -85,8 +71,6 @@ class Progress:
         heard: Whether everybody acknowledged it or has no right any more, those who may have been missed too.
         clear: Whether nobody issues any more what is below.
         complete: Whether the fence is complete.
-        settling: Whether it only waits for what may have been missed, or was let in before.
-        due_ms: When it is complete at the latest if nobody is heard of any more.
     """
 
     guards: Counts
@@ -95,11 +79,11 @@ class Progress:
     heard: bool
     clear: bool
     complete: bool
-    settling: bool
-    due_ms: int
 
 
-_NAMED = 3
+_NAMED: Final = 3
+_ALL: Final = 2**63
+"""What a process acknowledged that ended, and said so."""
 
 
 def progress(roster: Roster, wanted: Wanted, ledger: Ledger, now_ms: int, *, clear_ms: int | None = None) -> Progress:
@@ -112,80 +96,184 @@ def progress(roster: Roster, wanted: Wanted, ledger: Ledger, now_ms: int, *, cle
         now_ms: The present, on the clock of the roster.
         clear_ms: When it was first found to be clear, if it was.
     """
-    entries = [entry for entry in roster.entries() if wanted.concerns(entry.member) or entry.member.issues]
-    states = {entry.member.uid: state(entry, wanted, ledger, now_ms) for entry in entries}
-    concerned = [entry for entry in entries if wanted.concerns(entry.member)]
-    awaited = [entry for entry in concerned if states[entry.member.uid] is State.AWAITED]
-    takers = _takers(roster, wanted, [entry for entry in concerned if states[entry.member.uid] is State.EXPIRED], now_ms)
-    rights_ms, issuing_ms, issued_ms = _missed_until(roster, wanted)
-    # Whoever was missed may issue what he likes, as long as there is no guard that takes it.
-    blind_ms = max(rights_ms, issued_ms) if takers else rights_ms
-    clear = not awaited and now_ms >= blind_ms
-    last_ms = now_ms if clear_ms is None else clear_ms
-    complete = clear and now_ms >= last_ms + max(takers, default=0)
-    unheard = [entry for entry in awaited if now_ms <= entry.expires_ms]
-    latest_ms = max([blind_ms, last_ms, *(_ends_ms(entry, wanted) for entry in awaited)])
-    return Progress(
-        guards=_counts(states, [entry for entry in entries if entry.member.serves]),
-        gateways=_counts(states, [entry for entry in entries if not entry.member.serves]),
-        awaited=tuple(sorted(entry.member.name for entry in awaited))[:_NAMED],
-        heard=not unheard and now_ms >= max(rights_ms, issuing_ms),
-        clear=clear,
-        complete=complete,
-        settling=not awaited and not complete,
-        due_ms=latest_ms if wanted.pool else latest_ms + max((_takes(entry) for entry in awaited), default=0),
-    )
+    return Census(roster, now_ms).stand(wanted, ledger).progress(wanted, clear_ms=clear_ms)
 
 
-def state(entry: Entry, wanted: Wanted, ledger: Ledger, now_ms: int) -> State:
-    """How one process stands."""
-    mark = entry.member.acknowledged.get(wanted.key)
+class Census:
+    """Everybody at one moment, ordered by what can concern them.
+
+    Args:
+        roster: Everybody who may act.
+        now_ms: The moment, on its clock.
+    """
+
+    def __init__(self, roster: Roster, now_ms: int) -> None:
+        self.roster = roster
+        self.now_ms = now_ms
+        self.issuers: list[Entry] = []
+        self._of_namespace: defaultdict[str, list[Entry]] = defaultdict(list)
+        self._of_pool: defaultdict[tuple[str, str, str], list[Entry]] = defaultdict(list)
+        for entry in roster.entries():
+            member = entry.member
+            if member.issues:
+                self.issuers.append(entry)
+            if member.serves:
+                self._of_namespace[member.namespace].append(entry)
+                self._of_pool[member.namespace, member.pool_uid, "" if member.pool_uid else member.pool].append(entry)
+
+    def stand(self, wanted: Wanted, ledger: Ledger) -> Stand:
+        """How everybody stands to a ledger.
+
+        Args:
+            wanted: The fence of one of its states.
+            ledger: It, as it stands now.
+        """
+        return Stand(self, wanted, ledger)
+
+    def concerned(self, wanted: Wanted) -> list[Entry]:
+        """Who may use or issue what is below a state.
+
+        The guards of a pool are known by its UID: those of an earlier pool of that name use another cache. Of whom that is not
+        known the name counts, and nobody's name is everybody's.
+        """
+        place = wanted.namespace
+        if wanted.pool:
+            names = ((place, wanted.key, ""), (place, "", wanted.pool), (place, "", ""))
+            return [entry for name in names for entry in self._of_pool.get(name, ())]
+        guards = self._of_namespace.get(place, ())
+        return [*self.issuers, *(entry for entry in guards if not entry.member.issues)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Behind:
+    """Those who acknowledged no state as late as some.
+
+    Attributes:
+        guards: How many guards, and how many of them have no right any more.
+        gateways: The same of gateways.
+        awaited: Names of some who have.
+        unheard: Whether one of those has a right, and may not only go on without.
+        takes_ms: For how long a guard without a right may go on with what is issued for it.
+    """
+
+    guards: tuple[int, int] = (0, 0)
+    gateways: tuple[int, int] = (0, 0)
+    awaited: tuple[str, ...] = ()
+    unheard: bool = False
+    takes_ms: int = 0
+
+    def joined(self, other: _Behind) -> _Behind:
+        return _Behind(
+            (self.guards[0] + other.guards[0], self.guards[1] + other.guards[1]),
+            (self.gateways[0] + other.gateways[0], self.gateways[1] + other.gateways[1]),
+            tuple(sorted((*self.awaited, *other.awaited))[:_NAMED]),
+            self.unheard or other.unheard,
+            max(self.takes_ms, other.takes_ms),
+        )
+
+
+class Stand:
+    """How everybody stands to the states of one ledger at one moment.
+
+    Attributes:
+        now_ms: The moment.
+
+    Args:
+        census: Everybody, and the moment.
+        wanted: The fence of one of its states: which one it is does not matter.
+        ledger: It, as it stands now.
+    """
+
+    def __init__(self, census: Census, wanted: Wanted, ledger: Ledger) -> None:
+        self._roster = census.roster
+        self.now_ms = census.now_ms
+        self._of_pool = bool(wanted.pool)
+        self._longest = census.roster.guards(wanted.namespace, wanted.pool)
+        entries = [(entry, True) for entry in census.concerned(wanted)]
+        entries += [(entry, False) for entry in census.issuers if self._of_pool and entry.member.holder == GATEWAY]
+        by_sequence: defaultdict[int, list[tuple[Entry, bool]]] = defaultdict(list)
+        for item in entries:
+            by_sequence[_acknowledged(item[0], wanted.key, ledger)].append(item)
+        self._sequences = sorted(by_sequence)
+        self._behind = [_Behind()]
+        for sequence in self._sequences:
+            self._behind.append(self._behind[-1].joined(self._judged(by_sequence[sequence])))
+
+    def progress(self, wanted: Wanted, *, clear_ms: int | None = None) -> Progress:
+        """How far the fence of one of the states is.
+
+        Args:
+            wanted: The fence.
+            clear_ms: When it was first found to be clear, if it was.
+        """
+        behind, now_ms = self._behind[bisect_left(self._sequences, wanted.sequence)], self.now_ms
+        missed_ms = self._missed_ms(wanted)
+        rights_ms, issuing_ms, issued_ms = self._missed_until(missed_ms)
+        takes_ms = max(behind.takes_ms, self._missed_takes_ms(missed_ms))
+        # Whoever was missed may issue what he likes, as long as there is no guard that takes it.
+        clear = not behind.awaited and now_ms >= (max(rights_ms, issued_ms) if takes_ms else rights_ms)
+        last_ms = now_ms if clear_ms is None else clear_ms
+        return Progress(
+            guards=_counts(self._behind[-1].guards, behind.guards),
+            gateways=_counts(self._behind[-1].gateways, behind.gateways),
+            awaited=behind.awaited,
+            heard=not behind.unheard and now_ms >= max(rights_ms, issuing_ms),
+            clear=clear,
+            complete=clear and now_ms >= last_ms + takes_ms,
+        )
+
+    def _judged(self, entries: Iterable[tuple[Entry, bool]]) -> _Behind:
+        """What those make who acknowledged the same, each with whether it is concerned or only counted."""
+        items = [(entry, concerned, self.now_ms > self._ends_ms(entry)) for entry, concerned in entries]
+        guards = [expired for entry, _, expired in items if entry.member.serves]
+        gateways = [expired for entry, _, expired in items if not entry.member.serves]
+        awaited = [entry for entry, concerned, expired in items if concerned and not expired]
+        return _Behind(
+            (len(guards), sum(guards)),
+            (len(gateways), sum(gateways)),
+            tuple(sorted(entry.member.name for entry in awaited)[:_NAMED]),
+            any(self.now_ms <= entry.expires_ms for entry in awaited),
+            max((self._takes_ms(entry) for entry, concerned, expired in items if concerned and expired), default=0),
+        )
+
+    def _ends_ms(self, entry: Entry) -> int:
+        """Until when it is waited for: a guard for its right alone, and a gateway for all that it may issue."""
+        return entry.idle_ms if entry.member.issues and not self._of_pool else entry.expires_ms
+
+    def _takes_ms(self, entry: Entry) -> int:
+        """For how long a guard may go on with the last permit that takes `Fresh` ones from before; 0 once it is silent."""
+        if self._of_pool or not entry.member.serves or self.now_ms > entry.idle_ms:
+            return 0
+        return after_right_ms(entry.longest_ms, entry.member.fresh_ms)
+
+    def _missed_takes_ms(self, missed_ms: int | None) -> int:
+        """The same of a guard of which the roster was never told."""
+        if self._of_pool or missed_ms is None or self.now_ms > missed_ms + self._longest.serves_ms:
+            return 0
+        return after_right_ms(self._longest.lease_ms, self._longest.fresh_ms)
+
+    def _missed_ms(self, wanted: Wanted) -> int | None:
+        """Since when there may be somebody of whom the roster was never told; `None` when there is nobody."""
+        since = [] if self._roster.missed_ms is None else [self._roster.missed_ms]
+        if self._roster.position < wanted.version:
+            since.append(wanted.written_ms)
+        return max(since, default=None)
+
+    def _missed_until(self, missed_ms: int | None) -> tuple[int, int, int]:
+        """Until when those who may have been missed have rights, guards and gateways, and until when such a gateway issues."""
+        if missed_ms is None:
+            return 0, 0, 0
+        gateways = self._roster.gateways
+        return missed_ms + right_ms(self._longest.lease_ms), missed_ms + right_ms(gateways.lease_ms), missed_ms + gateways.issues_ms
+
+
+def _acknowledged(entry: Entry, key: str, ledger: Ledger) -> int:
+    """The latest state of a ledger that a process acknowledged; 0 for none of its history."""
     if entry.member.released:
-        return State.ACKNOWLEDGED
-    if mark is not None and mark.sequence >= wanted.sequence and ledger.knows(mark):
-        return State.ACKNOWLEDGED
-    return State.EXPIRED if now_ms > _ends_ms(entry, wanted) else State.AWAITED
+        return _ALL
+    mark = entry.member.acknowledged.get(key)
+    return mark.sequence if mark is not None and ledger.knows(mark) else 0
 
 
-def _takes(entry: Entry) -> int:
-    """For how long a guard may go on with what was issued for it before."""
-    return after_right_ms(entry.longest_ms, entry.member.fresh_ms) if entry.member.serves else 0
-
-
-def _takers(roster: Roster, wanted: Wanted, expired: Iterable[Entry], now_ms: int) -> list[int]:
-    """For how long each guard may go on with the last permit that takes `Fresh` ones from before, and is not silent yet."""
-    if wanted.pool:
-        return []
-    found = [(entry.idle_ms, _takes(entry)) for entry in expired if _takes(entry)]
-    missed_ms = _missed_ms(roster, wanted)
-    longest = roster.guards(wanted.namespace)
-    if missed_ms is not None and longest.fresh_ms:
-        found.append((missed_ms + longest.serves_ms, after_right_ms(longest.lease_ms, longest.fresh_ms)))
-    return [takes for silent, takes in found if now_ms <= silent]
-
-
-def _ends_ms(entry: Entry, wanted: Wanted) -> int:
-    """Until when it is waited for: a guard for its right alone, and a gateway for all that it may issue."""
-    return entry.idle_ms if entry.member.issues and not wanted.pool else entry.expires_ms
-
-
-def _missed_ms(roster: Roster, wanted: Wanted) -> int | None:
-    """Since when there may be somebody of whom the roster was never told; `None` when there is nobody."""
-    since = [] if roster.missed_ms is None else [roster.missed_ms]
-    if roster.position < wanted.version:
-        since.append(wanted.written_ms)
-    return max(since, default=None)
-
-
-def _missed_until(roster: Roster, wanted: Wanted) -> tuple[int, int, int]:
-    """Until when those who may have been missed have rights, guards and gateways, and until when such a gateway issues."""
-    missed_ms = _missed_ms(roster, wanted)
-    if missed_ms is None:
-        return 0, 0, 0
-    rights_ms = missed_ms + right_ms(roster.guards(wanted.namespace, wanted.pool).lease_ms)
-    return rights_ms, missed_ms + right_ms(roster.gateways.lease_ms), missed_ms + roster.gateways.issues_ms
-
-
-def _counts(states: Mapping[str, State], entries: Iterable[Entry]) -> Counts:
-    found = [states[entry.member.uid] for entry in entries]
-    return Counts(len(found), found.count(State.ACKNOWLEDGED), found.count(State.EXPIRED))
+def _counts(all_of_them: tuple[int, int], behind: tuple[int, int]) -> Counts:
+    return Counts(all_of_them[0], all_of_them[0] - behind[0], behind[1])
