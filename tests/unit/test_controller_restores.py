@@ -252,6 +252,22 @@ async def test_a_witness_that_nobody_can_verify_denies_until_somebody_confirms(b
     assert ledger(bench, AUTHORIZATION_HEAD) == head, "the doubt is latched once"
 
 
+@pytest.mark.parametrize("changes", [{"sequence": 9}, {"digest": "sha256:" + "0" * 64}, {"digest": "x"}, {"lineage": None}, {}])
+async def test_an_unsealed_copy_of_a_process_that_read_nothing_yet_is_a_doubt_and_once(bench: Bench, changes: Document) -> None:
+    """A guard that began anew publishes what the one before it left in the pod."""
+    old = LeasedProcess(bench)
+    old.acknowledge()
+    copy = {**old.witnesses[PEOPLE], "mac": {"key": "gone", "value": "0" * 64}, **changes}
+    began = LeasedProcess(bench, name="h", witnesses={PEOPLE: copy})
+    began.write()
+    await reconciled(bench)
+    await reconciled(bench)
+    found = ledger(bench, AUTHORIZATION_HEAD)
+    assert found.unconfirmed == bool(changes), "of a state that the ledger had there is no doubt"
+    await reconciled(bench)
+    assert ledger(bench, AUTHORIZATION_HEAD) == found, "it is dealt with once"
+
+
 async def test_an_unsealed_copy_of_a_state_that_the_ledger_had_is_no_doubt(bench: Bench, guard: LeasedProcess) -> None:
     unsealed = {**guard.witnesses[PEOPLE], "mac": {"key": "k1", "value": "0" * 64}}
     guard.witnesses[PEOPLE] = unsealed

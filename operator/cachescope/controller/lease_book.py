@@ -27,6 +27,7 @@ from cachescope.controller.root_keys import RootKeys
 from cachescope.controller.store import Key, Store, version_of
 from cachescope.core.errors import CacheScopeError
 from cachescope.core.leases import GATEWAY, GUARD, MAX_LEASE_MS, MOST_GUARD_MS, LeaseStatement
+from cachescope.core.ledger_seals import claimed_mark
 from cachescope.core.ledgers import Mark, Role
 from cachescope.core.rights import read_rights
 from cachescope.core.rosters import Longest, Member, Roster
@@ -177,10 +178,15 @@ class LeaseBook:
         return [copy for copy, _ in self._copies(name)]
 
     def unsealed(self, name: str, unsealed: Callable[[Mapping[str, Any]], bool]) -> list[Mark]:
-        """The states of a ledger that processes say they hold, and of which their copies carry no seal, or are not there."""
-        holders = [holder for copy, holders in self._copies(name) if unsealed(copy) for holder in holders]
+        """The states of a ledger that processes say they hold, and of which their copies carry no seal, or are not there.
+
+        A process that began since publishes the copy that another left in its pod, and has acknowledged nothing: the copy says it.
+        """
+        copies = [(copy, holders) for copy, holders in self._copies(name) if unsealed(copy)]
+        holders = [holder for _, holders in copies for holder in holders]
         holders += [item.statement for item in self._processes.values() if item.statement and name not in item.statement.witnesses]
-        return list({item.acknowledged[name] for item in holders if name in item.acknowledged})
+        marks = [item.acknowledged[name] for item in holders if name in item.acknowledged]
+        return list({*marks, *(claimed_mark(copy) for copy, _ in copies)})
 
     def unmoved(self, *, factor: float, at_least: float) -> list[Key]:
         """Leases that did not move for a multiple of their length."""

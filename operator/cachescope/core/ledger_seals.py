@@ -6,20 +6,23 @@ covers the digest, so that a copy without history (a *witness*) can be verified 
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from typing import Any
 
+from cachescope.core.digests import sha256
 from cachescope.core.errors import SpecError
 from cachescope.core.keys import Key, KeyRing, matches
-from cachescope.core.ledger_documents import parse_ledger
-from cachescope.core.ledgers import Ledger, write_ledger
+from cachescope.core.ledger_documents import parse_ledger, parse_mark
+from cachescope.core.ledgers import Ledger, Lineage, Mark, write_ledger
 
 Place = str
 """Where a ledger belongs: a pool's UID, or `authorization_key` of a namespace; a shard's is that and its name."""
 
 _BESIDE = frozenset({"history", "ancestors"})
 """What the digest does not cover."""
+_NOWHERE = Lineage(1, "unreadable")
 _FORM = re.compile(r"[0-9a-f]{64}\Z")
 
 
@@ -54,6 +57,17 @@ def verified(keys: KeyRing, place: Place, spec: Any) -> Ledger:  # noqa: ANN401 
             "the ledger carries no seal of this installation's operator; see who wrote it, and whether root keys were lost"
         )
     return ledger
+
+
+def claimed_mark(spec: Mapping[str, Any]) -> Mark:
+    """The state that a copy says it is of, whoever made it: for telling one that nobody can verify from others.
+
+    One that does not even say that is told by its content, as a state that no ledger ever had.
+    """
+    try:
+        return parse_mark(spec)
+    except SpecError:
+        return Mark(_NOWHERE, 0, sha256(json.dumps(spec, sort_keys=True).encode()))
 
 
 def _mac(key: Key, place: Place, ledger: Ledger) -> str:
