@@ -48,6 +48,21 @@ async def test_a_lease_of_an_engine_pod_that_is_there_stays_whatever_it_says(ben
     assert bench.api.requests == []
 
 
+@pytest.mark.parametrize(("waits", "left"), [(590, {0, 1, 2, 3}), (602, {3}), (900, {3})])
+async def test_of_a_container_that_ends_over_and_over_only_the_latest_lease_stays(bench: Bench, waits: int, left: set[int]) -> None:
+    names = {lease_name("pod-1", f"boot-{number}"): number for number in range(4)}
+    for number in range(4):
+        bench.now += 0.5
+        bench.write(replace(GUARDED, boot_id=f"boot-{number}"), created=f"2026-11-30T00:00:0{number // 2}Z")
+    bench.store.put("Pod", {"metadata": {"name": "p", "namespace": "ns", "uid": "pod-1", "resourceVersion": "1"}})
+    for item in bench.store.all("FenceLease"):
+        bench.api.objects[f"{collection_of('FenceLease', 'ns')}/{item['metadata']['name']}"] = item
+    bench.now += waits
+    await Sweeper(bench.api, bench.store, bench.book).sweep()
+    assert {names[path.rpartition("/")[2]] for path in bench.api.objects if "fenceleases" in path} == left
+    assert len(list(bench.book.roster.entries())) == 4, "fences wait for whom they waited for"
+
+
 async def test_a_lease_that_cannot_be_judged_holds_up_no_other(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     async def get(path: str, **_: str) -> Document:
         if path.endswith("pods/bad"):

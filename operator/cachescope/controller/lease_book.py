@@ -188,6 +188,13 @@ class LeaseBook:
         marks = [item.acknowledged[name] for item in holders if name in item.acknowledged]
         return list({*marks, *(claimed_mark(copy) for copy, _ in copies)})
 
+    def latest(self) -> set[Key]:
+        """Of the leases of each pod that of the latest process: the last that was made, and of one second the last that moved."""
+        found: dict[tuple[str, str], Key] = {}
+        for key, _ in sorted(self._processes.items(), key=lambda item: (item[1].created, item[1].moved_at)):
+            found[key.namespace, key.name.partition(".")[0]] = key
+        return set(found.values())
+
     def unmoved(self, *, factor: float, at_least: float) -> list[Key]:
         """Leases that did not move for a multiple of their length."""
         now = self._clock()

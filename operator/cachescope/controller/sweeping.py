@@ -1,5 +1,8 @@
 """Leases of processes that are gone are removed: by the operator alone, and only what surely nobody writes any more.
 
+A process is gone when its pod is, or when a later one in its pod wrote since: a container that ends over and over leaves a lease
+each time, in one pod. Whoever was only cut off meets no lease when he comes back, ends everything, and begins anew under another.
+
 Engines write leases, their neighbours' too if they want: what is in one becomes a path only when it is a name.
 """
 
@@ -39,7 +42,7 @@ class Sweeper:
     leases: LeaseBook
 
     async def sweep(self, *, at_least: float = AT_LEAST_SECONDS) -> None:
-        """Delete what did not move for ten of its lengths and belongs to no pod that exists.
+        """Delete what did not move for ten of its lengths, and belongs to no pod that exists or to an earlier process of one.
 
         Args:
             at_least: Seconds that it must not have moved in any case.
@@ -48,9 +51,10 @@ class Sweeper:
             ClusterError: One could not be judged or deleted; the others were all the same.
         """
         faults: list[ClusterError] = []
+        latest = self.leases.latest()
         for key in self.leases.unmoved(factor=FACTOR, at_least=at_least):
             try:
-                await self._judge(key)
+                await self._judge(key, earlier=key not in latest)
             except ConflictError:
                 continue  # it moved after all
             except ClusterError as error:
@@ -58,9 +62,9 @@ class Sweeper:
         if faults:
             raise faults[0]
 
-    async def _judge(self, key: Key) -> None:
+    async def _judge(self, key: Key, *, earlier: bool) -> None:
         document = self.store.get(*key)
-        if document is None or await self._pod_exists(key, document):
+        if document is None or (not earlier and await self._pod_exists(key, document)):
             return
         metadata = document["metadata"]
         path = f"{collection_of('FenceLease', key.namespace)}/{key.name}"
