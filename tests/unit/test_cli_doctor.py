@@ -191,9 +191,13 @@ FAULTS: list[tuple[Observed, str, str]] = [
     (changed(fenceleases=[fence_lease("p1.boot1", 200)]), "leases", "tiny-0"),
     (changed(epochledgers=[ledger(AUTHORIZATION_HEAD, 5, 900, restored=2, confirmed=1)]), "authorization heads", "restored"),
     (changed(cacheepochs=[unfenced(11)]), "fences", "11 min (WaitingForProcesses)"),
-    (changed(fenceleases=[acknowledging(pool=(1, 6), authorization=(1, 5))]), "acknowledgements", "acknowledges 6"),
+    (changed(fenceleases=[acknowledging(pool=(1, 6), authorization=(1, 5))]), "acknowledgements", "acknowledges 6 of lineage 1"),
     (changed(fenceleases=[acknowledging(pool=(1, 7))]), "acknowledgements", "acknowledges nothing"),
-    (changed(epochledgers=[ledger("tiny", 1, 900, generation=2), HEAD]), "acknowledgements", "stands at 1"),
+    (
+        changed(epochledgers=[ledger("tiny", 1, 900, generation=2), HEAD]),
+        "acknowledgements",
+        "7 of lineage 1 of the EpochLedger ns/tiny, which stands at 1 of lineage 2",
+    ),
 ]
 
 
@@ -201,6 +205,14 @@ def test_a_guard_has_its_lease_to_acknowledge_what_is_new() -> None:
     new = [ledger("tiny", 8, 60), ledger(AUTHORIZATION_HEAD, 7, 119)]
     assert worst(changed(epochledgers=new)) == []
     assert len(worst(changed(epochledgers=[ledger("tiny", 8, 121), ledger(AUTHORIZATION_HEAD, 7, 121)]))) == 2
+
+
+def test_a_guard_that_may_drain_has_that_long_too() -> None:
+    def stand(age: float) -> Observed:
+        return changed(epochledgers=[ledger("tiny", 8, age, drainSeconds={"t": 300}), ledger(AUTHORIZATION_HEAD, 7, age)])
+
+    assert worst(stand(419)) == []
+    assert len(worst(stand(422))) == 2
 
 
 def test_a_fence_that_has_not_waited_for_long_is_no_fault() -> None:

@@ -44,7 +44,7 @@ class Fence:
 
     @property
     def seconds(self) -> float | None:
-        """From the write of the ledger to the fence."""
+        """From the write of the ledger, or from when this process first saw it, to the fence."""
         return None if self.fenced_ms is None else round((self.fenced_ms - self.wanted.written_ms) / 1000, 3)
 
 
@@ -70,7 +70,7 @@ class Fences:
         book: Knows the processes.
         refresh: Lists all leases by quorum into the book.
         told: Called with the name of a ledger whose fences moved on.
-        completed: Called with each fence that is complete.
+        completed: Called with each complete fence of a state that this process wrote: of others nobody knows since when.
     """
 
     def __init__(
@@ -118,9 +118,9 @@ class Fences:
         """Fences that are not complete."""
         return [fence for _, fence in self._every_open()]
 
-    def standing(self) -> list[Ledger]:
+    def standing(self) -> dict[str, Ledger]:
         """The ledgers, as they stand."""
-        return [known.ledger for known in self._ledgers.values()]
+        return {key: known.ledger for key, known in self._ledgers.items()}
 
     def looked(self) -> None:
         """A lease changed."""
@@ -178,7 +178,8 @@ class Fences:
             complete = replace(seen, progress=found, fenced_ms=now)
             if known.done is None or known.done.wanted.sequence < number:
                 known.done = complete
-            self._completed(complete)
+            if fence.wanted.written:
+                self._completed(complete)
             self._tell(fence.wanted.key, at_once=True)
         elif found != fence.progress and self._tell(fence.wanted.key, at_once=found.heard != fence.progress.heard):
             known.open[number] = replace(seen, progress=found)

@@ -77,8 +77,17 @@ class LedgerSite:
         """
         self.known[place.key] = ledger
         self.fences.stands(place.key, ledger)
-        wanted = Wanted(place.key, ledger.sequence, stored.version, self.leases.now_ms(), namespace=place.namespace, pool=pool)
-        self.fences.want(wanted)
+        self.fences.want(
+            Wanted(
+                place.key,
+                ledger.sequence,
+                stored.version,
+                self.leases.now_ms(),
+                namespace=place.namespace,
+                pool=pool,
+                written=stored.written,
+            )
+        )
 
 
 def told_of(before: Ledger, after: Ledger, rights: Rights, *, lowers: bool, known: Ledger | None) -> Ledger:
