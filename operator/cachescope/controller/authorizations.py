@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from cachescope.api.epochs import CacheEpoch
 from cachescope.controller.declared_epochs import Declared, of_people, of_restores, version_of
+from cachescope.controller.ledger_news import announce_lineage
 from cachescope.controller.ledger_objects import Place, Stored
 from cachescope.controller.ledger_site import LedgerSite, announced_at, told_of
 from cachescope.controller.outcomes import Outcome
@@ -165,8 +166,10 @@ class Authorizations:
         begun = self._begun(asked, read)
         if begun is not None:
             after, fault = begun
-            await self._write(asked.place, read, after)
+            head = await self._write(asked.place, read, after)
             log.warning("authorization ledger goes on otherwise", extra={"namespace": asked.place.namespace, "fault": fault})
+            if read.head.ledger is None or read.head.ledger.lineage != after.head.lineage:
+                await self._announce(head, after.head, fault)
             return None
         state = read.state
         if state is None:
@@ -174,6 +177,12 @@ class Authorizations:
         decision = self._decide(asked, read, state, await self._policy(asked, state.head.policy))
         head = await self._write(asked.place, read, decision.state)
         return Read(head, read.shards), decision
+
+    async def _announce(self, written: Stored, head: Ledger, fault: str) -> None:
+        """Post a new lineage where people look: at the pools of the namespace, or at the head where there are none."""
+        document = written.document or {}
+        for regarding in self.site.store.all("ServingPool", document["metadata"]["namespace"]) or [document]:
+            await announce_lineage(self.site.rest, regarding, head, f"authorization ledger: {fault}")
 
     async def _policy(self, asked: Asked, standing: Mapping[str, Digest]) -> Mapping[str, Digest]:
         """Digests of the policy: the head of the installation's own namespace holds them, read after it was."""
