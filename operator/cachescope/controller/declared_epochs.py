@@ -10,7 +10,7 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from cachescope.api.documents import parse
@@ -94,7 +94,7 @@ def of_restores(store: Store, namespace: str) -> Iterator[tuple[CacheEpoch, Rest
             yield epoch, Restoration(name, epoch.spec.incident.id, restored.confirmed, restored.lineage)
 
 
-def ledgers_of(store: Store, rulers: Iterable[str], key: Key, epoch: CacheEpoch) -> frozenset[str]:
+def ledgers_of(store: Store, rulers: Collection[str], key: Key, epoch: CacheEpoch) -> frozenset[str]:
     """Names of the ledgers that have to speak before a CacheEpoch is answered.
 
     Args:
@@ -108,8 +108,8 @@ def ledgers_of(store: Store, rulers: Iterable[str], key: Key, epoch: CacheEpoch)
         return frozenset(pool["metadata"]["uid"] for pool in pools if pool["metadata"]["name"] == name)
     if kind == "CacheScope":
         return frozenset(pool["metadata"]["uid"] for pool in pools if name in dict(_scopes(store, pool)))
-    spaces = set() if kind == "Namespace" else set(rulers)
-    return frozenset(map(authorization_key, spaces | ({key.namespace} if pools else set())))
+    own = {key.namespace} if pools or key.namespace in rulers else set()
+    return frozenset(map(authorization_key, own if kind == "Namespace" else own | set(rulers)))
 
 
 def missing(store: Store, key: Key, epoch: CacheEpoch) -> str:
