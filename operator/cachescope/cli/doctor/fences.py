@@ -20,8 +20,8 @@ from cachescope.core.ledgers import AUTHORIZATION_HEAD, Role, authorization_key
 HEADS = "authorization heads"
 FENCES = "fences"
 ACKNOWLEDGED = "acknowledgements"
-LATE = timedelta(minutes=10)
-"""About the longest lease that there can be, and above what a guard without a right may go on for with the default settings."""
+LATE = timedelta(minutes=15)
+"""Above the longest wait that docs/incidents.md gives for the default settings."""
 
 
 def check(observed: Observed) -> Iterator[Finding]:
