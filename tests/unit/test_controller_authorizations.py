@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from cachescope.controller.authorizations import Authorizations
 from cachescope.controller.dispatch import authorization
 from cachescope.core.epochs import target_name
-from cachescope.core.errors import ClusterError
+from cachescope.core.errors import ClusterError, SpecError
 from cachescope.core.ledger_documents import parse_ledger
 from cachescope.core.ledgers import AUTHORIZATION_HEAD, Floor, Ledger, shard_name
 from cachescope.core.types import TargetKind, TargetName
@@ -246,3 +247,23 @@ async def test_a_shard_that_another_leader_made_is_read_before_the_watch_shows_i
     bench.declare(tenant("blue"))
     await bench.authorize()
     assert (head_of(bench).lineage, head_of(bench).floors) == (standing.lineage, standing.floors)
+
+
+async def test_a_ledger_that_cannot_be_used_is_logged_once_for_as_long_as_it_cannot(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def full(_: object, __: object) -> None:
+        raise SpecError("too much is declared; delete CacheEpochs")
+
+    def lines() -> int:
+        return len([record for record in caplog.records if record.message == "authorization ledger not usable"])
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Authorizations, "_stand", full)
+        for _ in range(3):
+            await bench.authorize()
+    assert lines() == 1
+    await bench.authorize()
+    monkeypatch.setattr(Authorizations, "_stand", full)
+    await bench.authorize()
+    assert lines() == 2, "control: it is another time"

@@ -104,6 +104,7 @@ class Authorizations:
     policy: PolicyInputs
     gateways: Rights = NO_RIGHTS
     _known: dict[str, Authorization] = field(default_factory=dict)
+    _logged: dict[str, str] = field(default_factory=dict)
 
     async def reconcile(self, key: Key, _failures: int) -> None:
         """Make the ledgers of a namespace say what stands.
@@ -120,12 +121,19 @@ class Authorizations:
         try:
             read, decision = await self._stand(asked)
         except SpecError as error:
-            log.error("authorization ledger not usable", extra={"namespace": key.namespace, "fault": str(error)})
+            self._log(key.namespace, str(error))
             self.site.outcomes.told(asked.place.key, {item.key: Outcome(item.version, fault=str(error)) for item in asked.declared})
             return
+        self._log(key.namespace, "")
         self._known[key.namespace] = decision.state
         self.site.stands(asked.place, read.head, decision.state.head)
         self.site.outcomes.told(asked.place.key, self._outcomes(asked, decision))
+
+    def _log(self, namespace: str, fault: str) -> None:
+        """Log a fault once, for as long as it is there."""
+        if fault and fault != self._logged.get(namespace):
+            log.error("authorization ledger not usable", extra={"namespace": namespace, "fault": fault})
+        self._logged[namespace] = fault
 
     def _asked(self, namespace: str) -> Asked:
         place = Place(namespace, AUTHORIZATION_HEAD, authorization_key(namespace))
