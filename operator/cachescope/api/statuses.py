@@ -102,8 +102,8 @@ class CacheScopeStatus(ConditionedStatus):
 class FenceCounts(Status):
     """Processes of one kind, by what they did about the epoch."""
 
-    total: int = Field(0, description="All that are counted: those below, those that ended, and those that are waited for.")
-    acknowledged: int = Field(0, description="They applied it, and closed what is older.")
+    total: int = Field(0, description="All that are counted: those below, and those that are waited for.")
+    acknowledged: int = Field(0, description="They applied it and closed what is older, or said that they ended.")
     expired: int = Field(0, description="They were not heard of for longer than their right lasts.")
 
 
