@@ -85,7 +85,8 @@ class World:
     @property
     def settling(self) -> bool:
         wanted = Wanted("pool", 1, self.book.roster.position, self.book.now_ms(), namespace="ns", pool="pool")
-        return progress(self.book.roster, wanted, FIRST, self.book.now_ms()).settling
+        found = progress(self.book.roster, wanted, FIRST, self.book.now_ms())
+        return not found.awaited and not found.complete
 
     def members(self) -> dict[str, bool]:
         """Whether each lease is gone."""

@@ -119,7 +119,7 @@ def test_after_a_start_nothing_is_complete_before_every_right_of_before_is_over(
     roster = roster_of(member(at=SECOND))
     roster.settle(0)
     assert not complete(roster, now_ms=right_ms(LEASE) - 1)
-    assert progress(roster, OF_POOL, THIRD, 1).settling
+    assert progress(roster, OF_POOL, THIRD, 1).awaited == (), "nobody that is known is waited for"
     assert complete(roster, now_ms=right_ms(LEASE))
 
 
@@ -213,9 +213,8 @@ def test_after_a_start_there_may_be_a_guard_that_a_stale_gateway_of_whom_nobody_
     assert people(denies, right_ms(LEASE)).complete, "whatever a gateway issues, nobody takes it"
 
 
-def test_progress_counts_who_did_what_and_says_when_it_is_over_at_the_latest() -> None:
+def test_progress_counts_who_did_what_and_names_who_is_waited_for() -> None:
     found = progress(roster_of(member(at=SECOND), member("h"), gateway()), OF_POOL, THIRD, 1)
     assert (found.guards.total, found.guards.acknowledged, found.guards.expired) == (2, 1, 0)
     assert found.gateways.total == 1
     assert found.awaited == ("h",)
-    assert found.due_ms == right_ms(LEASE)

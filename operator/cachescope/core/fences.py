@@ -257,8 +257,6 @@ class Progress:
         heard: Whether everybody acknowledged it or has no right any more, those who may have been missed too.
         clear: Whether nobody issues any more what is below.
         complete: Whether the fence is complete.
-        settling: Whether it only waits for what may have been missed, or was let in before.
-        due_ms: When it is complete at the latest if nobody is heard of any more.
     """
 
     guards: Counts
@@ -267,8 +265,6 @@ class Progress:
     heard: bool
     clear: bool
     complete: bool
-    settling: bool
-    due_ms: int
 
 
 _NAMED = 3
@@ -296,7 +292,6 @@ def progress(roster: Roster, wanted: Wanted, ledger: Ledger, now_ms: int, *, cle
     last_ms = now_ms if clear_ms is None else clear_ms
     complete = clear and now_ms >= last_ms + max(takers, default=0)
     unheard = [entry for entry in awaited if now_ms <= entry.expires_ms]
-    latest_ms = max([blind_ms, last_ms, *(_ends_ms(entry, wanted) for entry in awaited)])
     return Progress(
         guards=_counts(states, entries, GUARD),
         gateways=_counts(states, entries, GATEWAY),
@@ -304,8 +299,6 @@ def progress(roster: Roster, wanted: Wanted, ledger: Ledger, now_ms: int, *, cle
         heard=not unheard and now_ms >= max(rights_ms, issuing_ms),
         clear=clear,
         complete=complete,
-        settling=not awaited and not complete,
-        due_ms=latest_ms if wanted.pool else latest_ms + max((_takes(entry) for entry in awaited), default=0),
     )
 
 

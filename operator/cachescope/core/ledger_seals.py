@@ -11,8 +11,8 @@ from typing import Any
 
 from cachescope.core.errors import SpecError
 from cachescope.core.keys import Key, KeyRing, matches
-from cachescope.core.ledger_documents import parse_ledger
-from cachescope.core.ledgers import Ledger, write_ledger
+from cachescope.core.ledger_documents import parse_ledger, write_ledger
+from cachescope.core.ledgers import Ledger
 
 Place = str
 """Where a ledger belongs: a pool's UID, or `authorization_key` of a namespace; a shard's is that and its name."""
