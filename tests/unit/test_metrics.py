@@ -20,9 +20,9 @@ from cachescope.core.types import Epoch, TargetName
 from cachescope.gateway.audit import Audit
 from cachescope.gateway.health import Health
 from cachescope.guard.metrics import exposition
+from tests.unit.gateway_lease_bench import World as GatewayWorld
 from tests.unit.guard_fakes import World as GuardWorld
 from tests.unit.test_controller_fences import FIRST, LEASE, SECOND, World
-from tests.unit.test_gateway_lease import World as GatewayWorld
 
 ROOT = Path(__file__).parents[2]
 ROW = re.compile(r"^\| `(\w+)` \| (\w+) \| ((?:`\w+`(?:, )?)*) *\|", re.MULTILINE)
