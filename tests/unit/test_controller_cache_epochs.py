@@ -14,23 +14,14 @@ from cachescope.core.errors import ClusterError
 from cachescope.core.fences import right_ms
 from cachescope.core.ledgers import AUTHORIZATION_HEAD
 from cachescope.kube.rest import Document
-from tests.unit.bench_leases import LEASE_MS, POOL_UID, LeasedProcess, begun, gateway, ledger, wait
+from tests.unit.bench_fixtures import bench, guard
+from tests.unit.bench_leases import LEASE_MS, POOL_UID, LeasedProcess, gateway, ledger, wait
 from tests.unit.controller_bench import Bench, epoch, tenant
+
+__all__ = ["bench", "guard"]
 
 LEAK, SECOND = {"id": "leak-1"}, {"id": "leak-2"}
 KEY = Key("CacheEpoch", "ns", "e")
-
-
-@pytest.fixture
-async def bench() -> Bench:
-    return await begun(tenant("red"))
-
-
-@pytest.fixture
-def guard(bench: Bench) -> LeasedProcess:
-    made = LeasedProcess(bench)
-    made.acknowledge()
-    return made
 
 
 def of_tenant(name: str = "e", namespace: str = "ns", **spec: Any) -> Document:

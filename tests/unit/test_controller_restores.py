@@ -12,23 +12,14 @@ from cachescope.core.ledger_seals import seal_keys, sealed, verified, witness
 from cachescope.core.ledgers import AUTHORIZATION_HEAD, Ledger, advanced
 from cachescope.core.lineages import includes
 from cachescope.kube.rest import Document
-from tests.unit.bench_leases import PEOPLE, POOL_UID, LeasedProcess, begun, gateway, ledger, standing, wait
-from tests.unit.controller_bench import Bench, epoch, tenant
+from tests.unit.bench_fixtures import bench, guard
+from tests.unit.bench_leases import PEOPLE, POOL_UID, LeasedProcess, gateway, ledger, standing, wait
+from tests.unit.controller_bench import Bench, epoch
+
+__all__ = ["bench", "guard"]
 
 LONGEST_MS = 60_000
 """What the pool declares: somebody may have it of whom the operator was not told."""
-
-
-@pytest.fixture
-async def bench() -> Bench:
-    return await begun(tenant("red"))
-
-
-@pytest.fixture
-def guard(bench: Bench) -> LeasedProcess:
-    made = LeasedProcess(bench)
-    made.acknowledge()
-    return made
 
 
 def ledgers(bench: Bench) -> dict[str, Document]:

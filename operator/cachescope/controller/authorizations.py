@@ -16,7 +16,7 @@ from cachescope.api.epochs import CacheEpoch
 from cachescope.controller.declared_epochs import Declared, of_people, of_restores, version_of
 from cachescope.controller.ledger_news import announce_lineage
 from cachescope.controller.ledger_objects import Place, Stored
-from cachescope.controller.ledger_site import LedgerSite, announced_at, told_of
+from cachescope.controller.ledger_site import LedgerSite, announced_at, told_of, until_written
 from cachescope.controller.outcomes import Outcome
 from cachescope.controller.policy_inputs import PolicyInputs
 from cachescope.controller.store import Key
@@ -31,17 +31,14 @@ from cachescope.core.authorization_rules import (
     writes,
 )
 from cachescope.core.declarations import Restoration
-from cachescope.core.errors import ClusterError, SpecError
+from cachescope.core.errors import SpecError
 from cachescope.core.ledgers import AUTHORIZATION_HEAD, Ledger, Lineage, Mark, authorization_key, is_shard, shard_name
 from cachescope.core.lineages import is_named, naming, told
 from cachescope.core.restores import apart, is_restored, merged_authorization, said
 from cachescope.core.rights import NO_RIGHTS, Rights
 from cachescope.core.types import Digest, Epoch
-from cachescope.kube.rest import ConflictError
 
 log = logging.getLogger(__name__)
-
-ATTEMPTS = 8
 
 
 @dataclass(frozen=True)
@@ -145,14 +142,7 @@ class Authorizations:
     async def _stand(self, asked: Asked) -> tuple[Read, AuthorizationDecision]:
         if settled := self._settled(asked):
             return settled
-        for _ in range(ATTEMPTS):
-            try:
-                done = await self._step(asked)
-            except ConflictError:
-                continue
-            if done is not None:
-                return done
-        raise ClusterError(f"the ledgers of {asked.place.namespace} are written by somebody else all the time; find out by whom")
+        return await until_written(lambda: self._step(asked), f"the authorization ledger of {asked.place.namespace}")
 
     def _settled(self, asked: Asked) -> tuple[Read, AuthorizationDecision] | None:
         """What stands, if what was last seen shows that nothing is to be done."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
+from typing import Final, TypeVar
 
 from cachescope.controller.fences import Fences
 from cachescope.controller.lease_book import LeaseBook
@@ -12,12 +13,15 @@ from cachescope.controller.ledger_objects import LedgerObjects, Place, Stored
 from cachescope.controller.outcomes import Outcome, Outcomes, Version
 from cachescope.controller.root_keys import RootKeys
 from cachescope.controller.store import Store
+from cachescope.core.errors import ClusterError
 from cachescope.core.fences import Wanted
 from cachescope.core.keys import Key as SecretKey
 from cachescope.core.ledgers import Ledger, Lineage, Role, advanced
 from cachescope.core.rights import Rights
 from cachescope.core.types import TargetName
-from cachescope.kube.rest import Rest
+from cachescope.kube.rest import ConflictError, Rest
+
+T = TypeVar("T")
 
 
 @dataclass
@@ -88,6 +92,29 @@ class LedgerSite:
                 written=stored.written,
             )
         )
+
+
+ATTEMPTS: Final = 8
+
+
+async def until_written(step: Callable[[], Awaitable[T | None]], what: str) -> T:
+    """Read, decide and write, and again where somebody was faster.
+
+    Args:
+        step: Does it once; `None` where something is still to be decided.
+        what: Names the ledger.
+
+    Raises:
+        ClusterError: It cannot be written.
+    """
+    for _ in range(ATTEMPTS):
+        try:
+            done = await step()
+        except ConflictError:
+            continue
+        if done is not None:
+            return done
+    raise ClusterError(f"{what} is written by somebody else all the time; find out by whom")
 
 
 def told_of(before: Ledger, after: Ledger, rights: Rights, *, lowers: bool, known: Ledger | None) -> Ledger:
