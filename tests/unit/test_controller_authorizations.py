@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import pytest
@@ -18,6 +19,8 @@ from cachescope.kube.rest import ConflictError, Document
 from tests.unit.bench_leases import begun, ledger
 from tests.unit.controller_bench import POOL, Bench, epoch, tenant
 
+FASTER = "somebody was faster; the ledger is read and decided again"
+"""What the fault test of conflicts looks for in the operator's log."""
 HEAD_PATH = f"/epochledgers/{AUTHORIZATION_HEAD}"
 
 
@@ -143,7 +146,10 @@ async def test_a_shard_that_was_written_before_any_head_is_in_the_first_one(benc
     assert head_of(bench).denied(head_of(bench).vector(target(bench)))
 
 
-async def test_somebody_who_was_faster_is_read_and_followed(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_somebody_who_was_faster_is_read_and_followed(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
     bench.declare(of_tenant())
     write, times = bench.authorizations.site.objects.write, []
 
@@ -156,6 +162,7 @@ async def test_somebody_who_was_faster_is_read_and_followed(bench: Bench, monkey
     monkeypatch.setattr(bench.authorizations.site.objects, "write", slower)
     await bench.authorize()
     assert times == [shard_name(target(bench)), AUTHORIZATION_HEAD, AUTHORIZATION_HEAD]
+    assert [record.message for record in caplog.records if "faster" in record.message] == [FASTER]
     assert (shard(bench).sequence, head_of(bench).epoch(target(bench))) == (1, 2)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
@@ -94,6 +95,8 @@ class LedgerSite:
         )
 
 
+log = logging.getLogger(__name__)
+
 ATTEMPTS: Final = 8
 
 
@@ -111,6 +114,7 @@ async def until_written(step: Callable[[], Awaitable[T | None]], what: str) -> T
         try:
             done = await step()
         except ConflictError:
+            log.info("somebody was faster; the ledger is read and decided again", extra={"ledger": what})
             continue
         if done is not None:
             return done
