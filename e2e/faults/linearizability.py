@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, product
 
-from e2e.faults.history import EVERYONE, SERVED, History, Kind, Revocation, Use
+from e2e.faults.history import EVERYONE, History, Kind, Revocation, Use
 
 Seen = frozenset[int]
 """Places, in the history, of the revocations that a request saw."""
@@ -53,11 +53,6 @@ def violations(history: History) -> tuple[Violation, ...]:
 def reused_since(history: History, ms: int) -> int:
     """How many requests that were sent since then found something in the cache: the positive control."""
     return sum(use.invoke_ms >= ms and use.cached_tokens > 0 for use in history.uses)
-
-
-def served_since(history: History, ms: int, who: str | None = None) -> int:
-    """How many requests that were sent since then were served whole."""
-    return sum(use.invoke_ms >= ms and use.outcome == SERVED and who in {None, use.who} for use in history.uses)
 
 
 def explanations(history: History, use: Use) -> frozenset[Seen]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any
@@ -136,21 +135,3 @@ def slow_prefill(site: Site, pod: dict[str, Any], *, seconds: float) -> Iterator
     with ExitStack() as stack:
         stack.callback(stub_pool.clear_faults, name, site.namespace)
         yield
-
-
-@contextmanager
-def repeating(act: Any, pause_seconds: float) -> Iterator[None]:  # noqa: ANN401 - whatever it returns
-    """Something that is done again and again beside the block."""
-    ending = threading.Event()
-
-    def keep() -> None:
-        while not ending.wait(pause_seconds):
-            act()
-
-    thread = threading.Thread(target=keep, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        ending.set()
-        thread.join(30)

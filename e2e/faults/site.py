@@ -36,6 +36,8 @@ WELL_SECONDS = 90 + ENGINE.start_seconds
 """Until all is well again; an engine may have to be started for it."""
 _LOAD = re.compile(r"^vllm:num_requests_(?:running|waiting)\{[^}]*\} (\S+)$", re.MULTILINE)
 
+_ROUNDS = re.compile(r'^cachescope_guard_rounds_total\{outcome="done"\} (\d+)$', re.MULTILINE)
+
 
 @dataclass(frozen=True)
 class Site:
@@ -89,6 +91,10 @@ class Site:
         """Requests that run or wait in the engines."""
         return sum(load_of(pod) for pod in self.pods())
 
+    def rounds(self) -> dict[str, int]:
+        """Lease rounds that each engine's guard has made, by its pod's name; 0 of one that does not answer."""
+        return {pod["metadata"]["name"]: rounds_of(pod) for pod in self.pods()}
+
     def logs(self) -> str:
         """What everybody has logged, processes that were ended included as far as the kubelet keeps it."""
         files = sorted((LAYOUT.cluster / "pod-logs").glob(f"{self.namespace}_*/*/*.log"))
@@ -123,6 +129,15 @@ def load_of(pod: dict[str, Any]) -> float:
     if not found:
         raise ValueError("the metrics port shows no load of the engine; see cachescope.guard.metrics_port")
     return sum(map(float, found))
+
+
+def rounds_of(pod: dict[str, Any]) -> int:
+    """Lease rounds that a guard has made since its process began: in each it read its ledgers."""
+    try:
+        answer = httpx.get(f"http://{pod['status']['podIP']}:{GUARD_METRICS_PORT}/metrics", timeout=5)
+    except httpx.HTTPError:
+        return 0
+    return sum(map(int, _ROUNDS.findall(answer.text)))
 
 
 def pool_document(image: str, **fence: object) -> dict[str, Any]:

@@ -53,6 +53,8 @@ CASES = [
     ("CacheEpoch", seen(YES, FENCING), ("Progressing", "Fenced says")),
     ("CacheEpoch", seen(YES, FENCED), ("Healthy", "Accepted says")),
     ("CacheEpoch", seen(YES, HELD, FENCING), ("Healthy", "Held says")),
+    ("CacheEpoch", seen(YES, condition("Held", "True", "JumpTooLarge"), FENCING), ("Degraded", "Held says")),
+    ("CacheEpoch", seen(YES, condition("Held", "True", "Postponed"), FENCED), ("Degraded", "Held says")),
     ("CacheEpoch", seen(NO, FENCING), ("Degraded", "Accepted says")),
     ("CacheEpoch", seen(NO), ("Degraded", "Accepted says")),
     *((kind, seen(READY, YES, observed=1), ("Progressing", "the operator has not")) for kind in SCRIPTS),

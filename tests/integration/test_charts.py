@@ -386,16 +386,3 @@ def test_every_example_of_values_is_valid(path: Path) -> None:
 
 def test_it_may_be_a_part_of_another_chart() -> None:
     render("--set", "global.anything=1")
-
-
-@pytest.mark.parametrize("create", [True, False])
-def test_leases_have_a_priority_level_in_which_a_thousand_guards_of_one_pool_can_wait(create: bool) -> None:
-    chart = str(CHART.parent / "cachescope-crds")
-    command = [HELM, "template", "release", chart, "--set", f"flowControl.create={str(create).lower()}"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    found = {item["kind"]: item["spec"] for item in yaml.safe_load_all(done.stdout) if item and "flowcontrol" in item["apiVersion"]}
-    assert set(found) == ({"FlowSchema", "PriorityLevelConfiguration"} if create else set())
-    if create:
-        queuing = found["PriorityLevelConfiguration"]["limited"]["limitResponse"]["queuing"]
-        assert queuing["handSize"] * queuing["queueLengthLimit"] >= 2000
-        assert found["FlowSchema"]["matchingPrecedence"] < 9000, "before the API server's own for ServiceAccounts"

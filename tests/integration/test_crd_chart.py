@@ -41,6 +41,13 @@ def test_a_level_for_leases_comes_with_the_kinds_unless_it_is_not_wanted() -> No
     assert {document["kind"] for document in _documents("--set", "flowControl.create=false")} == {KIND}
 
 
+def test_a_thousand_guards_of_one_pool_can_wait_in_it() -> None:
+    found = {document["kind"]: document["spec"] for document in _documents()}
+    queuing = found["PriorityLevelConfiguration"]["limited"]["limitResponse"]["queuing"]
+    assert queuing["handSize"] * queuing["queueLengthLimit"] >= 2000
+    assert found["FlowSchema"]["matchingPrecedence"] < 9000, "before the API server's own for ServiceAccounts"
+
+
 def _rendered(*options: str) -> dict[str, Any]:
     return {document["metadata"]["name"]: document for document in _documents(*options) if document["kind"] == KIND}
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from cachescope.core.ledger_documents import parse_ledger
-from cachescope.core.ledgers import LedgerFork, Lineage, advanced, followed, reborn, write_ledger
+from cachescope.core.ledger_documents import parse_ledger, write_ledger
+from cachescope.core.ledgers import LedgerFork, Lineage, advanced, followed, reborn
 from cachescope.core.pool_rules import first_ledger
 from cachescope.core.types import Epoch, TargetName
 from cachescope.kube.rest import ApiError

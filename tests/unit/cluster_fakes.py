@@ -14,7 +14,8 @@ from cachescope.api.documents import API_VERSION, parse
 from cachescope.api.tenants import Tenant
 from cachescope.core.errors import SpecError
 from cachescope.core.labels import API_KEYS_LABEL, HEAD, LEDGER_LABEL, SHARD
-from cachescope.core.ledgers import Ledger, is_shard, write_ledger
+from cachescope.core.ledger_documents import write_ledger
+from cachescope.core.ledgers import Ledger, is_shard
 from cachescope.gateway import readings
 from cachescope.gateway.ledger_heads import LedgerHeads, LedgerRead
 from cachescope.gateway.policy_history import PolicyHistory

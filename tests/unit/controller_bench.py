@@ -115,7 +115,11 @@ class Bench:
         self.told: list[Key] = []
         self.outcomes = Outcomes(self.told.append)
         self.fences = Fences(self.book, self._nothing, told=self._fence_moved)
-        ledgers = LedgerSite(
+        self._reconcilers(self._ledgers(), platform, settings)
+        self._hear()
+
+    def _ledgers(self) -> LedgerSite:
+        return LedgerSite(
             rest=self.api,
             store=self.store,
             objects=LedgerObjects(self.api, self.store, self.keys),
@@ -125,6 +129,8 @@ class Bench:
             outcomes=self.outcomes,
             now=lambda: self.now,
         )
+
+    def _reconcilers(self, ledgers: LedgerSite, platform: Platform, settings: Settings) -> None:
         self.authorizations = Authorizations(ledgers, ["ns"], PolicyInputs(self.api, self.store, namespace="ns"))
         self.site = Installation(
             rest=self.api,
@@ -139,19 +145,16 @@ class Bench:
             settings=settings,
             again=lambda key, _: self.due.append(key),
         )
-        self.pools, self.tenants, self.scopes = (
-            Pools(self.site),
-            Tenants(self.site, ["ns"], now=lambda: self.now, clock=lambda: self.now),
-            Scopes(self.site),
-        )
+        self.pools, self.scopes = Pools(self.site), Scopes(self.site)
+        self.tenants = Tenants(self.site, ["ns"], now=lambda: self.now, clock=lambda: self.now)
+
+    def _hear(self) -> None:
+        """Tell the listeners of what is there already, as the first list does."""
         self.store.listen(self.tenants.hear)
         self.store.listen(self.book.hear)
-        for document in self.store.all("EpochLedger"):
-            self.book.hear(key_of("EpochLedger", document), None, document)
-        for document in self.store.all("FenceLease"):
-            self.book.hear(Key("FenceLease", "ns", document["metadata"]["name"]), None, document)
-        for document in self.store.all("Tenant"):
-            self.tenants.hear(Key("Tenant", "ns", document["metadata"]["name"]), None, document)
+        for kind, hear in (("EpochLedger", self.book.hear), ("FenceLease", self.book.hear), ("Tenant", self.tenants.hear)):
+            for document in self.store.all(kind):
+                hear(key_of(kind, document), None, document)
 
     async def start(self) -> None:
         await self.keys.refresh(datetime(2026, 11, 30, tzinfo=UTC))

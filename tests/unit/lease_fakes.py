@@ -17,6 +17,7 @@ from cachescope.leases.rounds import Rounds
 LEASE_MS = 60_000
 HOP_MS = 7
 SLOW_MS = 9_000
+UNREADABLE = ClusterError("the ledger cannot be read; look at the API server")
 BUSY = ServerBusy("the API server is busy; it is asked again", 2.0)
 
 

@@ -11,7 +11,7 @@ from cachescope.core.declarations import Declaration, Restoration
 from cachescope.core.epochs import EpochVector
 from cachescope.core.errors import SpecError
 from cachescope.core.heads import behind
-from cachescope.core.ledgers import AUTHORIZATION_HEAD, Floor, Ledger, LedgerFork, Lineage, Mark
+from cachescope.core.ledgers import AUTHORIZATION_HEAD, Floor, Ledger, LedgerFork, Lineage, Mark, followed
 from cachescope.core.lineages import taken, told
 from cachescope.core.types import Digest, TargetName
 
@@ -75,7 +75,10 @@ class Reader:
     def _followed(self, name: str, newer: Ledger) -> Ledger:
         if name in (POOL_LEDGER, AUTHORIZATION_HEAD):
             return taken(self.held.get(name), newer)
-        return authorization_rules.followed_shard(self.held[AUTHORIZATION_HEAD], name, self.held.get(name), newer)
+        known = self.held.get(name)
+        if known is not None and authorization_rules.awaits_head(self.held[AUTHORIZATION_HEAD], name, known, newer):
+            return known
+        return followed(known, newer)
 
     def _check(self) -> None:
         state = authorization_of(self.held)

@@ -15,16 +15,27 @@ from cachescope.core.authorization_rules import (
     Authorization,
     AuthorizationDecision,
     announced,
+    awaits_head,
     compacted,
     decide,
     first_head,
     folded,
-    followed_shard,
     writes,
 )
 from cachescope.core.declarations import Declaration, Postponed, incident_key
 from cachescope.core.digests import digest
-from cachescope.core.ledgers import AUTHORIZATION_HEAD, Floor, Ledger, LedgerFork, Lineage, Role, advanced, reborn, shard_name
+from cachescope.core.ledgers import (
+    AUTHORIZATION_HEAD,
+    Floor,
+    Ledger,
+    LedgerFork,
+    Lineage,
+    Role,
+    advanced,
+    followed,
+    reborn,
+    shard_name,
+)
 from cachescope.core.types import Epoch, TargetName
 
 RED, BLUE, GREEN = TargetName("a" * 64), TargetName("b" * 64), TargetName("b" + "0" * 63)
@@ -148,7 +159,7 @@ def test_a_shard_that_gets_full_raises_the_base_first_and_drops_entries_only_whe
     done = folded(raised, fenced_base=raised.head.base)
     assert done.shards[SHARD_A].floors == {RED: floors[RED]}
     assert done.head.shards == {SHARD_A: done.shards[SHARD_A].mark}
-    assert followed_shard(done.head, SHARD_A, crowded.shards[SHARD_A], done.shards[SHARD_A]) is done.shards[SHARD_A]
+    assert followed(crowded.shards[SHARD_A], done.shards[SHARD_A]) is done.shards[SHARD_A]
     assert folded(done, fenced_base=Epoch(9)) == done
 
 
@@ -157,7 +168,7 @@ def test_a_base_that_another_shard_raised_drops_entries_together_with_their_own_
     raised = replace(plain, head=advanced(plain.head, base=Epoch(2)))
     done = folded(raised, fenced_base=Epoch(2)).shards[SHARD_A]
     assert (done.floors, done.base) == ({}, 2)
-    assert followed_shard(raised.head, SHARD_A, plain.shards[SHARD_A], done) is done
+    assert followed(plain.shards[SHARD_A], done) is done
 
 
 def test_folding_reaches_its_aim_by_the_lowest_base_that_does() -> None:
@@ -198,14 +209,15 @@ def test_a_shard_full_of_incidents_goes_on_without_those_that_nobody_declares() 
 def test_a_gateway_keeps_its_shard_until_the_head_names_the_new_lineage() -> None:
     old = state_of({RED: Floor(Epoch(2))})
     newer = reborn(old.shards[SHARD_A], Lineage(60, "6" * 32))
-    assert followed_shard(old.head, SHARD_A, old.shards[SHARD_A], newer) is old.shards[SHARD_A]
+    assert awaits_head(old.head, SHARD_A, old.shards[SHARD_A], newer)
+    assert not awaits_head(old.head, SHARD_A, old.shards[SHARD_A], advanced(old.shards[SHARD_A])), "control: of its lineage"
     assert Authorization(old.head, {SHARD_A: newer}).behind == (SHARD_A,)
     head = announced(old.head, {SHARD_A: newer}, {})
     assert head.changed == {RED: head.sequence}, "all of it is announced again"
-    assert followed_shard(head, SHARD_A, old.shards[SHARD_A], newer) is newer
+    assert not awaits_head(head, SHARD_A, old.shards[SHARD_A], newer)
     assert Authorization(head, {SHARD_A: newer}).behind == ()
     with pytest.raises(LedgerFork):
-        followed_shard(head, SHARD_A, newer, advanced(newer, floors={}))
+        followed(newer, advanced(newer, floors={}))
 
 
 def test_a_shard_that_vanished_or_was_put_back_is_lost_and_nothing_is_decided_for_it() -> None:

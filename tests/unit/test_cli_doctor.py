@@ -2,142 +2,43 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
-from typing import Any
+from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
 from cachescope.api.conditions import Reason
 from cachescope.api.crds import definitions
-from cachescope.api.kinds import KINDS
 from cachescope.cli.doctor.examination import examine
-from cachescope.cli.doctor.findings import Finding, Unseen, Verdict, exit_code
+from cachescope.cli.doctor.findings import Unseen, Verdict, exit_code
 from cachescope.cli.doctor.gather import cluster_wide, gather
 from cachescope.cli.doctor.observed import OPERATOR_LEASE, ROOT_KEYS, Observed
 from cachescope.cli.doctor.resources import REMEDIES
-from cachescope.core.keys import Key
-from cachescope.core.labels import API_KEYS_LABEL, COMPONENT_LABEL
-from cachescope.core.ledgers import AUTHORIZATION_HEAD, authorization_key
-from cachescope.core.signed import sign
+from cachescope.core.ledgers import AUTHORIZATION_HEAD
 from cachescope.kube.rest import ApiError, NotFoundError
-
-NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
-HEX = base64.b64encode(b"ab" * 32).decode()
-Document = dict[str, Any]
-
-
-RENEWED = {"renewTime": (NOW - timedelta(seconds=5)).isoformat()}
-
-
-def named(name: str, **metadata: Any) -> Document:
-    return {"metadata": {"name": name, "namespace": "ns", **metadata}}
-
-
-def deployment(component: str, ready: int = 2) -> Document:
-    return named(component, labels={COMPONENT_LABEL: component}) | {"spec": {"replicas": 2}, "status": {"readyReplicas": ready}}
-
-
-def condition(kind: str, status: str, reason: Reason, generation: int = 1) -> Document:
-    stamp = {"lastTransitionTime": "t", "observedGeneration": generation}
-    return {"type": kind, "status": status, "reason": reason.value, "message": "said", **stamp}
-
-
-def with_conditions(name: str, *conditions: Document, generation: int = 1) -> Document:
-    return named(name, generation=generation) | {"spec": {}, "status": {"conditions": list(conditions)}}
-
-
-def fence_lease(name: str, age: float) -> Document:
-    written = (NOW - timedelta(seconds=age)).isoformat()
-    spec = {"holder": "Guard", "leaseSeconds": 60, "renewTime": written}
-    return named(name, creationTimestamp="2029-01-01T00:00:00Z") | {"spec": spec}
-
-
-def statement(**marks: tuple[int, int]) -> str:
-    """What a guard of pool `pool-uid` acknowledges, as generation and sequence by ledger; signed by nobody."""
-    names = {"pool": "pool-uid", "authorization": authorization_key("ns")}
-    found = {names[key]: {"lineage": lineage(item[0]), "sequence": item[1]} for key, item in marks.items()}
-    return sign(Key("k1", b"k" * 32), "lease", {"pool_uid": "pool-uid", "acknowledged": found}, deflated=True)
-
-
-def lineage(generation: int) -> Document:
-    return {"generation": generation, "id": "a" * 32}
-
-
-def acknowledging(age: float = 10, **marks: tuple[int, int]) -> Document:
-    lease = fence_lease("p1.boot2", age)
-    return {**lease, "spec": {**lease["spec"], "pod": "tiny-0", "pool": "tiny", "statement": statement(**marks)}}
-
-
-def ledger(name: str, sequence: int, age: float, generation: int = 1, **spec: Any) -> Document:
-    written = (NOW - timedelta(seconds=age)).isoformat()
-    role = "Pool" if name == "tiny" else "Authorization"
-    fields = {"role": role, "lineage": lineage(generation), "sequence": sequence, "restored": 0, "confirmed": 0, **spec}
-    return named(name, creationTimestamp="2029-01-01T00:00:00Z", managedFields=[{"time": written}]) | {"spec": fields}
-
-
-HEAD = ledger(AUTHORIZATION_HEAD, 5, 900)
-STANDS = [ledger("tiny", 7, 900), HEAD]
-
-
-def unfenced(minutes: float, reason: Reason = Reason.WAITING_FOR_PROCESSES) -> Document:
-    since = (NOW - timedelta(minutes=minutes)).isoformat()
-    waiting = {**condition("Fenced", "False", reason), "lastTransitionTime": since}
-    return with_conditions("e", condition("Accepted", "True", Reason.ACCEPTED), waiting)
-
-
-def binding(role: str, *subjects: Document, namespace: str | None = "ns", kind: str = "ClusterRole") -> Document:
-    return {"metadata": {"name": "b", "namespace": namespace}, "roleRef": {"kind": kind, "name": role}, "subjects": list(subjects)}
-
-
-def subject(kind: str, name: str, namespace: str | None = None) -> Document:
-    return {"kind": kind, "name": name, **({"namespace": namespace} if namespace else {})}
-
-
-def role(name: str, *rules: tuple[str, str, str], names: tuple[str, ...] = ()) -> Document:
-    extra = {"resourceNames": list(names)} if names else {}
-    return {
-        "metadata": {"name": name},
-        "rules": [{"apiGroups": [group], "resources": [resource], "verbs": [verb], **extra} for group, resource, verb in rules],
-    }
-
-
-ROLES = [role("cluster-admin", ("*", "*", "*")), role("see", ("", "pods", "list")), role("read", ("", "secrets", "get"))]
-ADMINS = binding("cluster-admin", subject("Group", "system:masters"), subject("Group", "kubeadm:cluster-admins"), namespace=None)
-SOUND = Observed(
-    "ns",
+from tests.unit.doctor_documents import (
+    HEAD,
+    HEX,
     NOW,
-    kinds=frozenset(kind.model.PLURAL for kind in KINDS),
-    documents={
-        "customresourcedefinitions": list(definitions()),
-        "deployments": [deployment("operator"), deployment("gateway")],
-        OPERATOR_LEASE: [{"spec": {**RENEWED, "holderIdentity": "operator-1", "leaseDurationSeconds": 15}}],
-        ROOT_KEYS: [{"data": {"k1": HEX, "targets": HEX}}],
-        "rolebindings": [binding("see", subject("Group", "devs"))],
-        "roles": [],
-        "clusterrolebindings": [ADMINS],
-        "clusterroles": ROLES,
-        "servingpools": [with_conditions("tiny", condition("Ready", "True", Reason.ROUTABLE))],
-        "tenants": [with_conditions("red", condition("Accepted", "True", Reason.ACCEPTED))],
-        "cachescopes": [],
-        "cacheepochs": [],
-        "epochledgers": STANDS,
-        "fenceleases": [acknowledging(pool=(1, 7), authorization=(1, 6)), fence_lease("p1.boot1", 9000)],
-        "pods": [named("tiny-0", uid="p1") | {"status": {"phase": "Running"}}],
-    },
-    key_secrets={("ns", "red-alice"): [named("red-alice", labels={API_KEYS_LABEL: "true"})]},
+    RENEWED,
+    SOUND,
+    Document,
+    acknowledging,
+    binding,
+    changed,
+    condition,
+    deployment,
+    fence_lease,
+    ledger,
+    named,
+    role,
+    subject,
+    unfenced,
+    with_conditions,
+    worst,
 )
-
-
-def changed(**documents: Any) -> Observed:
-    names = {"lease": OPERATOR_LEASE, "root_keys": ROOT_KEYS}
-    return replace(SOUND, documents={**SOUND.documents, **{names.get(key, key): value for key, value in documents.items()}})
-
-
-def worst(observed: Observed, trusted: tuple[str, ...] = ()) -> list[Finding]:
-    return [item for item in examine(observed, trusted) if item.verdict is not Verdict.PASS and item.check != "network policies"]
 
 
 def test_a_sound_installation_passes_every_check() -> None:
@@ -190,10 +91,14 @@ FAULTS: list[tuple[Observed, str, str]] = [
     (replace(SOUND, key_secrets={("ns", "a"): [named("a")]}), "API key Secrets", "label"),
     (changed(fenceleases=[fence_lease("p1.boot1", 200)]), "leases", "tiny-0"),
     (changed(epochledgers=[ledger(AUTHORIZATION_HEAD, 5, 900, restored=2, confirmed=1)]), "authorization heads", "restored"),
-    (changed(cacheepochs=[unfenced(11)]), "fences", "11 min (WaitingForProcesses)"),
-    (changed(fenceleases=[acknowledging(pool=(1, 6), authorization=(1, 5))]), "acknowledgements", "acknowledges 6"),
+    (changed(cacheepochs=[unfenced(16)]), "fences", "16 min (WaitingForProcesses)"),
+    (changed(fenceleases=[acknowledging(pool=(1, 6), authorization=(1, 5))]), "acknowledgements", "acknowledges 6 of lineage 1"),
     (changed(fenceleases=[acknowledging(pool=(1, 7))]), "acknowledgements", "acknowledges nothing"),
-    (changed(epochledgers=[ledger("tiny", 1, 900, generation=2), HEAD]), "acknowledgements", "stands at 1"),
+    (
+        changed(epochledgers=[ledger("tiny", 1, 900, generation=2), HEAD]),
+        "acknowledgements",
+        "7 of lineage 1 of the EpochLedger ns/tiny, which stands at 1 of lineage 2",
+    ),
 ]
 
 
@@ -203,8 +108,18 @@ def test_a_guard_has_its_lease_to_acknowledge_what_is_new() -> None:
     assert len(worst(changed(epochledgers=[ledger("tiny", 8, 121), ledger(AUTHORIZATION_HEAD, 7, 121)]))) == 2
 
 
+def test_a_guard_that_may_drain_has_that_long_too() -> None:
+    def stand(age: float) -> Observed:
+        return changed(epochledgers=[ledger("tiny", 8, age, drainSeconds={"t": 300}), ledger(AUTHORIZATION_HEAD, 7, age)])
+
+    assert worst(stand(419)) == []
+    assert len(worst(stand(422))) == 2
+
+
 def test_a_fence_that_has_not_waited_for_long_is_no_fault() -> None:
-    assert worst(changed(cacheepochs=[unfenced(9)])) == []
+    longest = 858.8 / 60
+    assert "**858.8 s**" in (Path(__file__).parents[2] / "docs" / "incidents.md").read_text("utf-8")
+    assert worst(changed(cacheepochs=[unfenced(longest)])) == []
 
 
 def test_what_is_held_is_a_note_and_no_late_fence() -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import pytest
 
+from cachescope.controller.authorizations import Authorizations
 from cachescope.controller.dispatch import authorization
 from cachescope.core.epochs import target_name
-from cachescope.core.errors import ClusterError
+from cachescope.core.errors import ClusterError, SpecError
 from cachescope.core.ledger_documents import parse_ledger
 from cachescope.core.ledgers import AUTHORIZATION_HEAD, Floor, Ledger, shard_name
 from cachescope.core.types import TargetKind, TargetName
@@ -17,6 +19,8 @@ from cachescope.kube.rest import ConflictError, Document
 from tests.unit.bench_leases import begun, ledger
 from tests.unit.controller_bench import POOL, Bench, epoch, tenant
 
+FASTER = "somebody was faster; the ledger is read and decided again"
+"""What the fault test of conflicts looks for in the operator's log."""
 HEAD_PATH = f"/epochledgers/{AUTHORIZATION_HEAD}"
 
 
@@ -142,7 +146,10 @@ async def test_a_shard_that_was_written_before_any_head_is_in_the_first_one(benc
     assert head_of(bench).denied(head_of(bench).vector(target(bench)))
 
 
-async def test_somebody_who_was_faster_is_read_and_followed(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_somebody_who_was_faster_is_read_and_followed(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
     bench.declare(of_tenant())
     write, times = bench.authorizations.site.objects.write, []
 
@@ -155,6 +162,7 @@ async def test_somebody_who_was_faster_is_read_and_followed(bench: Bench, monkey
     monkeypatch.setattr(bench.authorizations.site.objects, "write", slower)
     await bench.authorize()
     assert times == [shard_name(target(bench)), AUTHORIZATION_HEAD, AUTHORIZATION_HEAD]
+    assert [record.message for record in caplog.records if "faster" in record.message] == [FASTER]
     assert (shard(bench).sequence, head_of(bench).epoch(target(bench))) == (1, 2)
 
 
@@ -246,3 +254,23 @@ async def test_a_shard_that_another_leader_made_is_read_before_the_watch_shows_i
     bench.declare(tenant("blue"))
     await bench.authorize()
     assert (head_of(bench).lineage, head_of(bench).floors) == (standing.lineage, standing.floors)
+
+
+async def test_a_ledger_that_cannot_be_used_is_logged_once_for_as_long_as_it_cannot(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def full(_: object, __: object) -> None:
+        raise SpecError("too much is declared; delete CacheEpochs")
+
+    def lines() -> int:
+        return len([record for record in caplog.records if record.message == "authorization ledger not usable"])
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Authorizations, "_stand", full)
+        for _ in range(3):
+            await bench.authorize()
+    assert lines() == 1
+    await bench.authorize()
+    monkeypatch.setattr(Authorizations, "_stand", full)
+    await bench.authorize()
+    assert lines() == 2, "control: it is another time"

@@ -14,23 +14,14 @@ from cachescope.core.errors import ClusterError
 from cachescope.core.ledgers import AUTHORIZATION_HEAD
 from cachescope.core.rosters import right_ms
 from cachescope.kube.rest import Document
-from tests.unit.bench_leases import LEASE_MS, POOL_UID, LeasedProcess, begun, gateway, ledger, wait
+from tests.unit.bench_fixtures import bench, guard
+from tests.unit.bench_leases import LEASE_MS, POOL_UID, LeasedProcess, gateway, ledger, wait
 from tests.unit.controller_bench import Bench, epoch, tenant
+
+__all__ = ["bench", "guard"]
 
 LEAK, SECOND = {"id": "leak-1"}, {"id": "leak-2"}
 KEY = Key("CacheEpoch", "ns", "e")
-
-
-@pytest.fixture
-async def bench() -> Bench:
-    return await begun(tenant("red"))
-
-
-@pytest.fixture
-def guard(bench: Bench) -> LeasedProcess:
-    made = LeasedProcess(bench)
-    made.acknowledge()
-    return made
 
 
 def of_tenant(name: str = "e", namespace: str = "ns", **spec: Any) -> Document:
@@ -105,11 +96,12 @@ async def test_a_held_floor_is_fenced_as_what_stands_is_and_a_refused_one_is_not
     bench.declare(epoch("e", floor=3))
     await bench.pass_over()
     assert bench.condition("CacheEpoch", "e", "Held") == ("True", "SpecBehindLedger")
-    assert (fenced(bench), status(bench)["epoch"]) == (("True", "Acknowledged"), 7)
+    assert (fenced(bench), status(bench)["epoch"], status(bench)["phase"]) == (("True", "Acknowledged"), 7, "Fenced")
     bench.declare(epoch("e", floor=1500))
     await bench.pass_over()
     assert (fenced(bench), bench.condition("CacheEpoch", "e", "Held")) == (("False", "NotWritten"), ("True", "JumpTooLarge"))
     assert "sequence" not in status(bench)
+    assert status(bench)["phase"] == "Held", "it never will be fenced as it is"
 
 
 async def test_a_floor_that_fits_later_is_fenced_with_the_state_that_took_it(bench: Bench, guard: LeasedProcess) -> None:
@@ -235,6 +227,39 @@ async def test_a_name_of_nobody_is_said(bench: Bench) -> None:
     bench.declare(epoch("e", target={"kind": "Tenant", "name": "blue"}, incident=LEAK))
     await CacheEpochs(bench.site).reconcile(KEY, 0)
     assert bench.condition("CacheEpoch", "e", "Accepted") == ("False", "ReferenceNotFound")
+
+
+NAMESPACE: Document = {"kind": "Namespace"}
+SCOPE = {
+    "apiVersion": "cachescope.dev/v1alpha1",
+    "kind": "CacheScope",
+    "metadata": {"name": "s", "namespace": "ns", "uid": "scope-uid", "generation": 0},
+    "spec": {"class": "Principal", "pools": ["gone"]},
+}
+
+
+@pytest.mark.parametrize("spec", [{"target": {"kind": "CacheScope", "name": "s"}}, {"target": NAMESPACE, "restored": {}}])
+async def test_what_concerns_no_pool_is_refused_instead_of_waiting_for_ever(bench: Bench, spec: Document) -> None:
+    bench.authorizations.rulers = ["home"]
+    bench.declare(SCOPE)
+    bench.remove("ServingPool", "tiny")
+    bench.remove("EpochLedger", AUTHORIZATION_HEAD)  # as if there had never been a pool
+    bench.declare(epoch("e", incident=LEAK, **spec))
+    await bench.authorize()
+    assert bench.condition("CacheEpoch", "e", "Accepted") == ("False", "ReferenceNotFound")
+    assert "create the pool, or delete this CacheEpoch" in bench.message("CacheEpoch", "e", "Accepted")
+
+
+async def test_a_ruling_namespace_counts_without_pools(bench: Bench) -> None:
+    reconcile = CacheEpochs(bench.site, ["ns"]).reconcile
+    bench.remove("ServingPool", "tiny")
+    bench.declare(epoch("e", incident=LEAK, target=NAMESPACE, restored={}))
+    await reconcile(KEY, 0)
+    assert "status" not in bench.found("CacheEpoch", "e"), "its ledger has yet to speak"
+    for _ in range(2):
+        await bench.authorize()
+    await reconcile(KEY, 0)
+    assert (fenced(bench), status(bench)["phase"]) == (("False", "RestoreUnconfirmed"), "Unconfirmed")
 
 
 @pytest.mark.usefixtures("guard")

@@ -56,11 +56,13 @@ class World:
         self.book.roster.saw(member, self.book.now_ms())
         self.book.roster.reached(self.version)
 
-    def write(self, ledger: Ledger) -> None:
+    def write(self, ledger: Ledger, *, written: bool = True) -> None:
         """The ledger is written."""
         self.version += 1
         self.fences.stands("pool", ledger)
-        self.fences.want(Wanted("pool", ledger.sequence, self.version, self.book.now_ms(), namespace="ns", pool="pool"))
+        self.fences.want(
+            Wanted("pool", ledger.sequence, self.version, self.book.now_ms(), namespace="ns", pool="pool", written=written)
+        )
 
     def of(self, ledger: Ledger) -> Fence | None:
         return self.fences.of("pool", ledger.lineage, ledger.sequence)
@@ -103,6 +105,17 @@ async def test_what_time_completes_during_a_look_waits_for_the_next_list(world: 
     assert (world.lists, world.done(SECOND)) == (0, False)
     await world.fences.look()
     assert (world.lists, world.done(SECOND), world.verdict(SECOND)) == (1, True, "Expired")
+
+
+async def test_what_this_process_did_not_write_is_fenced_and_not_measured(world: World) -> None:
+    world.write(SECOND, written=False)
+    world.saw("g", SECOND)
+    await world.fences.look()
+    assert world.done(SECOND)
+    world.write(THIRD)
+    world.saw("g", THIRD)
+    await world.fences.look()
+    assert [fence.wanted.sequence for fence in world.completed] == [FIRST.sequence, THIRD.sequence]
 
 
 async def test_nothing_is_listed_while_somebody_is_waited_for(world: World) -> None:

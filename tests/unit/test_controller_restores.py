@@ -12,23 +12,14 @@ from cachescope.core.ledgers import AUTHORIZATION_HEAD, Ledger, advanced
 from cachescope.core.lineages import includes
 from cachescope.core.rosters import right_ms
 from cachescope.kube.rest import Document
-from tests.unit.bench_leases import PEOPLE, POOL_UID, LeasedProcess, begun, gateway, ledger, standing, wait
-from tests.unit.controller_bench import Bench, epoch, tenant
+from tests.unit.bench_fixtures import bench, guard
+from tests.unit.bench_leases import PEOPLE, POOL_UID, LeasedProcess, gateway, ledger, standing, wait
+from tests.unit.controller_bench import Bench, epoch
+
+__all__ = ["bench", "guard"]
 
 LONGEST_MS = 60_000
 """What the pool declares: somebody may have it of whom the operator was not told."""
-
-
-@pytest.fixture
-async def bench() -> Bench:
-    return await begun(tenant("red"))
-
-
-@pytest.fixture
-def guard(bench: Bench) -> LeasedProcess:
-    made = LeasedProcess(bench)
-    made.acknowledge()
-    return made
 
 
 def ledgers(bench: Bench) -> dict[str, Document]:
@@ -343,3 +334,26 @@ def publish(bench: Bench, spec: Document) -> None:
     made = LeasedProcess(bench, name="old")
     made.witnesses[PEOPLE] = witness(spec)
     made.write()
+
+
+@pytest.mark.usefixtures("guard")
+@pytest.mark.parametrize("loss", ["deleted", "edited"])
+async def test_the_new_lineage_of_a_lost_authorization_ledger_is_told_at_the_pools(bench: Bench, loss: str) -> None:
+    assert new_lineages(bench) == [], "control: nothing was lost"
+    if loss == "deleted":
+        bench.remove("EpochLedger", AUTHORIZATION_HEAD)
+    else:
+        document = bench.found("EpochLedger", AUTHORIZATION_HEAD)
+        bench.declare(document, base=document["spec"]["base"] + 1)
+    await bench.authorize()
+    ((kind, name, note),) = new_lineages(bench)
+    assert (kind, name) == ("ServingPool", "tiny")
+    assert f"it goes on in lineage {ledger(bench, AUTHORIZATION_HEAD).lineage.generation}" in note
+    await bench.authorize()
+    assert len(new_lineages(bench)) == 1
+
+
+def new_lineages(bench: Bench) -> list[tuple[str, str, str]]:
+    """Events of new lineages: kind and name of what they are about, and what they say."""
+    found = [item for path, item in bench.api.objects.items() if "/events/" in path and item["reason"] == "NewLineage"]
+    return [(item["regarding"]["kind"], item["regarding"]["name"], item["note"]) for item in found]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 
 import pytest
 
@@ -242,7 +243,8 @@ async def test_a_scope_says_what_it_names_and_does_not_exist(bench: Bench) -> No
     assert bench.found("CacheScope", "s")["status"]["effectiveClass"] == "Principal"
 
 
-async def test_a_denied_tenant_that_is_made_anew_holds_nothing_before_it_is_denied_again() -> None:
+async def test_a_denied_tenant_that_is_made_anew_holds_nothing_before_it_is_denied_again(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
     bench = Bench()
     await bench.start()
     red = tenant("red", jwt=[SALES])
@@ -257,10 +259,16 @@ async def test_a_denied_tenant_that_is_made_anew_holds_nothing_before_it_is_deni
     assert bench.found("Tenant", "red")["status"]["accepted"], "what it holds stays its own: gateways refuse it"
     bench.remove("Tenant", "red")
     bench.declare({**red, "metadata": {**red["metadata"], "uid": "tenant-uid-anew", "generation": 0}})
-    await bench.tenants.reconcile(key("red"), 0)
-    assert not bench.found("Tenant", "red").get("status"), "its present UID is denied nowhere"
+    for _ in range(3):  # as it is looked at twice a second
+        await bench.tenants.reconcile(key("red"), 0)
+    assert "accepted" not in bench.found("Tenant", "red")["status"], "its present UID is denied nowhere"
+    assert bench.condition("Tenant", "red", "Accepted") == ("False", "AwaitingFence")
+    assert bench.message("Tenant", "red", "Accepted").endswith(": e")
+    (line,) = [record for record in caplog.records if "waits" in record.message]
+    assert "red" not in map(str, line.__dict__.values()), "no log names a tenant"
     await denied(bench)
     await bench.tenants.reconcile(key("red"), 0)
+    assert bench.condition("Tenant", "red", "Accepted") == ("True", "Accepted")
     assert bench.found("Tenant", "red")["status"]["accepted"]
 
 

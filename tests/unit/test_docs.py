@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 import re
+import shlex
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import yaml
+from typer.testing import CliRunner
 
+from cachescope import guard
 from cachescope.api.kinds import KINDS
+from cachescope.cli import kubectl
 from cachescope.core.admission import Refusal
 from cachescope.gateway.errors import ERRORS
-from cachescope.guard.answers import GUARD_ERROR, misconfigured
+from cachescope.guard.answers import GUARD_ERROR, Answer, misconfigured
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "images").glob("*.md"), *(ROOT / "e2e").rglob("*.md")])
 ROW = re.compile(r"^\| (\d{3}) `(\w+)` \|", re.MULTILINE)
+USAGE = 2
+"""How a command ends that cannot be parsed."""
 LINK = re.compile(r"\]\(([^)#:]+)\)")
 
 
@@ -31,9 +40,31 @@ def test_every_answer_of_the_gateway_is_explained() -> None:
 
 
 def test_every_answer_of_the_guard_is_explained() -> None:
-    own = [(answer.status, answer.code) for answer in (GUARD_ERROR, misconfigured("problem"))]
-    refusals = [(refusal.status, refusal.code) for refusal in Refusal]
-    assert sorted(_rows("What the guard answers")) == sorted(own + refusals)
+    modules = [importlib.import_module(item.name) for item in pkgutil.iter_modules(guard.__path__, f"{guard.__name__}.")]
+    constants = {item for module in modules for item in vars(module).values() if isinstance(item, Answer)}
+    assert GUARD_ERROR in constants
+    answers = {(answer.status, answer.code) for answer in (*constants, misconfigured("problem"), *map(Answer.of, Refusal))}
+    assert sorted(_rows("What the guard answers")) == sorted(answers)
+
+
+def _commands() -> Iterator[str]:
+    """Lines with commands that people paste."""
+    for page in PAGES:
+        yield from re.findall(r"^ *(kubectl cachescope .*)$", page.read_text("utf-8"), re.MULTILINE)
+
+
+@pytest.mark.parametrize("line", sorted(set(_commands())))
+def test_a_command_that_people_paste_can_be_run(line: str) -> None:
+    assert _exit_code(shlex.split(line, comments=True)[2:]) != USAGE
+
+
+def test_a_command_that_lacks_an_option_is_found() -> None:
+    assert _exit_code(["revoke", "tenant", "blue"]) == USAGE
+
+
+def _exit_code(arguments: list[str]) -> int:
+    """How a command ends where there is no cluster."""
+    return CliRunner(env={"KUBECONFIG": "/nowhere", "KUBERNETES_SERVICE_HOST": None}).invoke(kubectl.app, arguments).exit_code
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

@@ -12,7 +12,7 @@ from cachescope.gateway.health import Health
 from cachescope.gateway.readings import Document, Reading, whatever
 from cachescope.gateway.stores import CLUSTER, follow
 from cachescope.kube.watched import Api
-from tests.unit.test_gateway_lease import World
+from tests.unit.gateway_lease_bench import World
 from tests.unit.whole_path import NAMESPACE, POOL, WholePath
 
 

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -163,6 +164,19 @@ async def test_metrics_count_what_was_closed_confirmed_and_acknowledged() -> Non
     assert 'cachescope_guard_confirmations_total{outcome="confirmed"} 1' in text
     assert float(text.split("\ncachescope_guard_confirmation_seconds_total ")[1].split()[0]) > 0
     assert 'cachescope_guard_acknowledged_sequence{ledger="authorization"} 2' in text
+
+
+async def test_what_was_acknowledged_of_an_earlier_lineage_is_behind_whatever_its_number() -> None:
+    world = World()
+    world.source.heads = head_at(sequence=9)
+    world.process.apply()
+    await world.process.closed()
+    assert 'acknowledged_sequence{ledger="pool"} 9' in exposition(world.process, world.running.requests)
+    heads, other = head_at(sequence=1), head_at(sequence=1, lineage="later", generation=2)
+    world.source.heads = replace(heads, pool=other.pool)
+    text = exposition(world.process, world.running.requests)
+    assert 'acknowledged_sequence{ledger="pool"} 0' in text
+    assert 'acknowledged_sequence{ledger="authorization"} 9' in text, "control: of the same lineage its number counts"
 
 
 async def test_what_is_closed_is_acknowledged_beside_the_requests(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,15 +13,18 @@ from tests.unit.guard_fakes import POOL, until
 from tests.unit.leased_guards import LeasedGuard, eventually, running
 
 
-async def test_witnesses_that_are_too_long_leave_the_rest_of_the_lease(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_witnesses_that_are_too_long_leave_the_rest_of_the_lease(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     guard = LeasedGuard()
     await guard.round()
     await guard.round()
     length = len(guard.lease["statement"])
-    for most, kept in [(length, True), (length - 1, False)]:
+    for most, kept in [(length, True), (length - 1, False), (length - 1, False)]:
         monkeypatch.setattr(lease_holder, "MAX_CHARACTERS", most)
         await guard.round()
         assert (bool(guard.published().witnesses), bool(guard.published().acknowledged)) == (kept, True)
+    assert len([record for record in caplog.records if "too long" in record.message]) == 1, "and not with each write"
 
 
 async def test_a_new_process_of_a_pod_shows_from_its_first_lease_on_what_the_one_before_had_read(tmp_path: Path) -> None:

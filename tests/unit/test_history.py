@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from e2e.faults.history import CUT, EVERYONE, LOST, SERVED, History, Kind, Message, Recorder, Revocation, Use
-from e2e.faults.linearizability import denied, reused_since, served_since, violations
+from e2e.faults.linearizability import denied, reused_since, violations
 from e2e.stub_engine.fingerprint import Fingerprint
 
 USED, REUSED = "used or admitted after the fence", "found what was cached before the fence, or by another tenant"
@@ -110,8 +110,6 @@ def test_a_revocation_without_a_fence_promises_nothing() -> None:
 def test_positive_controls_count_what_was_sent_since() -> None:
     history = History((use(10, 11), use(20, 21, found=16), use(30, 31, who="blue", found=16), use(40, outcome=CUT)))
     assert [reused_since(history, moment) for moment in (0, 25, 35)] == [2, 1, 0]
-    assert [served_since(history, moment) for moment in (0, 25, 35)] == [3, 1, 0]
-    assert served_since(history, 0, "blue") == 1
 
 
 def test_a_record_is_read_as_it_was_written(tmp_path: Path) -> None:

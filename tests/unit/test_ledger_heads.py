@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from cachescope.core import lineages
+from cachescope.core.ledger_documents import write_ledger
 from cachescope.core.ledgers import (
     AUTHORIZATION_HEAD,
     Floor,
@@ -18,7 +19,6 @@ from cachescope.core.ledgers import (
     followed,
     reborn,
     shard_name,
-    write_ledger,
 )
 from cachescope.core.types import Epoch, TargetName
 from cachescope.gateway import ledger_heads
@@ -198,6 +198,17 @@ class TestShards:
         assert (heads.standings.pool(A) is not None) is clear
         assert ("models" in heads.standings.unclear) is not clear
         assert heads.missing(readings(head)) == ([] if clear else [SHARD])
+
+    def test_a_shard_of_another_lineage_waits_for_the_head_that_names_it(self, heads: LedgerHeads) -> None:
+        denying = up(self.SHARD_AT_6, 7, denied=Epoch(7))
+        read(heads, {A: FIRST, HEAD: self.announced(denying)}, {SHARD: denying})
+        lost = reborn(self.SHARD_AT_6, Lineage(2, "f" * 32))
+        head = advanced(self.announced(denying), shards={SHARD.name: replace(denying.mark, sequence=denying.sequence + 1)})
+        read(heads, {A: FIRST, HEAD: head}, {SHARD: lost})
+        assert heads.standings.remembered["models"].floor(TARGET).denies, "the shard that is written first may know less"
+        assert "models" in heads.standings.unclear
+        read(heads, {A: FIRST, HEAD: advanced(head, shards={SHARD.name: lost.mark}, restored=1)}, {SHARD: lost})
+        assert not heads.standings.remembered["models"].floor(TARGET).denies, "control: the head names it, and refuses all"
 
     def test_a_shard_that_the_watch_brought_counts(self, heads: LedgerHeads) -> None:
         heads.hint(readings({SHARD: self.SHARD_AT_7}))

@@ -15,7 +15,7 @@ from cachescope.core.digests import digest
 from cachescope.core.epochs import EpochVector
 from cachescope.core.errors import SpecError
 from cachescope.core.keys import KeyRing
-from cachescope.core.ledger_documents import parse_ledger, parse_mark
+from cachescope.core.ledger_documents import parse_ledger, parse_mark, write_ledger
 from cachescope.core.ledger_seals import seal_keys, sealed, verified, witness
 from cachescope.core.ledgers import (
     HISTORY,
@@ -29,7 +29,6 @@ from cachescope.core.ledgers import (
     advanced,
     followed,
     reborn,
-    write_ledger,
     write_mark,
 )
 from cachescope.core.types import Epoch, TargetName

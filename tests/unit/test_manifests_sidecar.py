@@ -46,6 +46,14 @@ def test_the_services_port_is_the_guards_and_the_engine_listens_on_loopback_alon
     assert (inside[inside.index("--host") + 1], inside[inside.index("--port") + 1]) == ("0.0.0.0", "8000"), "the control"  # noqa: S104 - what is looked for
 
 
+def test_the_guards_resources_can_be_set_and_stay_as_they_were_without() -> None:
+    assert _guard()["resources"]["limits"] == {"memory": "1Gi"}
+    wanted = {"requests": {"memory": "1Gi"}, "limits": {"memory": "4Gi"}}
+    assert _guard({"guard": {"mode": "Sidecar", "resources": wanted}})["resources"] == wanted
+    with pytest.raises(SpecError, match="mode: Sidecar"):
+        engine({"guard": {"resources": wanted}})
+
+
 def test_the_engine_has_no_guard_no_key_and_no_token() -> None:
     made = engine(BESIDE)
     assert "--middleware" not in made["command"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,18 +15,20 @@ from prometheus_client.registry import Collector
 from cachescope.controller.fence_metrics import SLACK_MS, FenceMetrics, is_overdue
 from cachescope.controller.metrics import Metrics
 from cachescope.core.fences import Wanted
-from cachescope.core.ledgers import Ledger, Lineage, Role
+from cachescope.core.ledgers import Floor, Ledger, Lineage, Role
 from cachescope.core.rosters import after_right_ms, right_ms, silent_ms
+from cachescope.core.types import Epoch, TargetName
 from cachescope.gateway.audit import Audit
 from cachescope.gateway.health import Health
 from cachescope.guard.metrics import exposition
+from tests.unit.gateway_lease_bench import World as GatewayWorld
 from tests.unit.guard_fakes import World as GuardWorld
 from tests.unit.test_controller_fences import FIRST, LEASE, SECOND, World
-from tests.unit.test_gateway_lease import World as GatewayWorld
 
 ROOT = Path(__file__).parents[2]
 ROW = re.compile(r"^\| `(\w+)` \| (\w+) \| ((?:`\w+`(?:, )?)*) *\|", re.MULTILINE)
 RULE = ROOT / "charts" / "cachescope" / "templates" / "prometheus-rule.yaml"
+TARGET = TargetName("a" * 64)
 ALERT = re.compile(r"alert: (\w+)\n\s+expr: (.*)$", re.MULTILINE)
 
 
@@ -85,6 +88,11 @@ def test_what_nobody_may_oversleep_has_an_alert(metric: str) -> None:
     assert f"cachescope_{metric}" in RULE.read_text("utf-8")
 
 
+def test_that_nobody_leads_is_told_also_where_no_operator_is_scraped() -> None:
+    expressions = dict(ALERT.findall(RULE.read_text("utf-8")))
+    assert 'absent(cachescope_operator_leading{namespace="{{ .Release.Namespace }}"})' in expressions["CacheScopeNobodyLeads"]
+
+
 def _open(world: World, role: str = "Pool") -> tuple[float | None, ...]:
     registry = _operator(world).registry
     name = "cachescope_operator_open_fences"
@@ -122,6 +130,22 @@ def test_what_was_missed_or_vanished_begins_the_wait_anew() -> None:
     world.book.roster.settle(world.book.now_ms())
     assert not is_overdue(world.book.roster, fence.wanted, fence.wanted.written_ms + bound + 3000)
     assert is_overdue(world.book.roster, fence.wanted, fence.wanted.written_ms + bound + 3001)
+
+
+@pytest.mark.parametrize("role", ["Pool", "Authorization"])
+async def test_a_fence_is_not_overdue_while_answers_may_drain(role: str) -> None:
+    world = World()
+    world.saw("g", FIRST)
+    world.write(replace(SECOND, floors={TARGET: Floor(Epoch(2), drain_seconds=300)}))
+    if role == "Authorization":  # a guard that drains acknowledges neither of its ledgers
+        world.fences.stands("head", Ledger(Role.AUTHORIZATION, Lineage(1, "a"), 2))
+        world.fences.want(Wanted("head", 2, world.version, world.book.now_ms(), namespace="ns"))
+    world.now += (right_ms(LEASE) + SLACK_MS) / 1000 + 300
+    world.saw("g", FIRST)
+    assert _open(world, role) == (1, 0)
+    world.now += 1 + right_ms(LEASE) / 1000
+    world.saw("g", FIRST)
+    assert _open(world, role) == (0, 1)
 
 
 def test_a_revocation_may_take_as_long_as_those_who_expired_may_go_on() -> None:

@@ -14,13 +14,13 @@ from cachescope.core.digests import sha256
 from cachescope.core.leases import GATEWAY, LeaseStatement, lease_keys, lease_name, read_lease
 from cachescope.core.ledgers import Lineage, Mark, authorization_key
 from cachescope.gateway.keys import parse_keys
-from cachescope.gateway.short_leases import write_readable
+from cachescope.gateway.short_leases import ReadableStatements
 from tests.unit.whole_path import ROOT_KEYS
 
 KEYS = lease_keys(parse_keys(ROOT_KEYS).root)
 
 
-def written(pools: int, namespaces: int = 1, pods: int = 2) -> tuple[LeaseStatement, LeaseStatement]:
+def written(pools: int, namespaces: int = 1, pods: int = 2, *, times: int = 1) -> tuple[LeaseStatement, LeaseStatement]:
     """A statement, and what can be read of it. Names and digests are random, as they are: that is what deflating leaves."""
     chance = random.Random(pools)  # noqa: S311 - names of a test
     uids = [_uid(chance) for _ in range(pools)]
@@ -36,7 +36,8 @@ def written(pools: int, namespaces: int = 1, pods: int = 2) -> tuple[LeaseStatem
         witnesses={key: _witness(chance) for key in keys},
         routable={uid: tuple(_uid(chance) for _ in range(pods)) for uid in uids},
     )
-    text = write_readable(KEYS.current, statement)
+    statements = ReadableStatements()
+    text = [statements.write(KEYS.current, statement) for _ in range(times)][-1]
     assert FenceLeaseSpec(holder="Gateway", pod="g", tick=1, lease_seconds=60, version="0.1.0", statement=text)
     return statement, read_lease(KEYS, text, name=lease_name("pod-uid", "ab" * 16))
 
@@ -62,7 +63,7 @@ def test_a_thousand_pools_are_said_whole(caplog: pytest.LogCaptureFixture) -> No
 @pytest.mark.parametrize(("pools", "pods"), [(1_500, 12), (5_000, 2)])
 def test_of_more_pools_it_says_what_fits_and_logs_what_does_not(pools: int, pods: int, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
-        statement, read = written(pools, pods=pods)
+        statement, read = written(pools, pods=pods, times=2)
     assert 0 < len(read.acknowledged) <= len(statement.acknowledged)
     assert len(read.routable) < pools
     assert (len(read.acknowledged) == len(statement.acknowledged)) is (pools == 1_500)

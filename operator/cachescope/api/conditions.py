@@ -58,6 +58,7 @@ class Reason(StrEnum):
     SECRET_NOT_FOUND = "SecretNotFound"  # noqa: S105 - a reason
     SECRET_NOT_LABELLED = "SecretNotLabelled"  # noqa: S105 - a reason
     REFERENCE_NOT_FOUND = "ReferenceNotFound"
+    AWAITING_FENCE = "AwaitingFence"
     SUSPENDED = "Suspended"
 
     SPEC_BEHIND_LEDGER = "SpecBehindLedger"
@@ -121,6 +122,7 @@ _BY_STATE: Final[Mapping[ConditionType, Mapping[State, tuple[Reason, ...]]]] = {
             Reason.SECRET_NOT_FOUND,
             Reason.SECRET_NOT_LABELLED,
             Reason.REFERENCE_NOT_FOUND,
+            Reason.AWAITING_FENCE,
             Reason.LEDGER_UNUSABLE,
         ),
     },

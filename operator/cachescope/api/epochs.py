@@ -11,7 +11,6 @@ from cachescope.api.documents import Resource, Strict
 from cachescope.api.statuses import CacheEpochStatus
 from cachescope.core.epochs import MAX_EPOCH
 
-OF_CACHES = frozenset({"ServingPool", "CacheScope"})
 OF_PEOPLE = frozenset({"Tenant", "Principal"})
 
 

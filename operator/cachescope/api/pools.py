@@ -212,6 +212,18 @@ class Guard(Strict):
         "knows of its engine what it is told, confirms by its metrics, and cannot clean it up (`fence.cleanup`); the model MUST be "
         "on a volume, which both mount.",
     )
+    resources: dict[str, Any] = Field(
+        {},
+        description="`requests` and `limits` of a sidecar, as in a pod; with `mode: Sidecar` and only then. Without it: requests "
+        "of 100m and 128Mi, and a memory limit of 1Gi. It holds the bodies of all requests in flight.",
+        json_schema_extra={"properties": {"requests": QUANTITIES, "limits": QUANTITIES}},
+    )
+
+    @model_validator(mode="after")
+    def _of_a_sidecar(self) -> Guard:
+        if self.resources and self.mode != "Sidecar":
+            raise ValueError("a guard in the engine's process has the engine's resources; set guard.resources with `mode: Sidecar`")
+        return self
 
 
 class Sharing(Strict):

@@ -102,23 +102,34 @@ class CacheScopeStatus(ConditionedStatus):
 class FenceCounts(Status):
     """Processes of one kind, by what they did about the epoch."""
 
-    total: int = Field(0, description="All that may still act.")
-    acknowledged: int = Field(0, description="They applied it, and closed what is older.")
+    total: int = Field(0, description="All that are counted: those below, and those that are waited for.")
+    acknowledged: int = Field(0, description="They applied it and closed what is older, or said that they ended.")
     expired: int = Field(0, description="They were not heard of for longer than their right lasts.")
+
+
+Phase = Literal["", "Fencing", "Fenced", "Held", "Unconfirmed"]
+"""Where a CacheEpoch is."""
 
 
 class CacheEpochStatus(ConditionedStatus):
     """Which epoch stands, and how far its fence is."""
 
     epoch: int | None = Field(None, description="The target's epoch that stands; once it is fenced, the one that stood then.")
-    phase: Literal["", "Fencing", "Fenced"] = Field("", description="Whether anything older may still be used.")
+    phase: Phase = Field(
+        "",
+        description="`Fenced`: nothing older is used. `Fencing`: something older may still be, and waiting is enough. `Held`, "
+        "`Unconfirmed`: somebody has to do something; the conditions say what.",
+    )
     sequence: int | None = Field(None, description="Sequence of the ledger that announced it.")
     lineage: int | None = Field(None, description="Generation of that ledger's lineage.")
     guards: FenceCounts | None = Field(None, description="Guards.")
     gateways: FenceCounts | None = Field(None, description="Gateways.")
     committed_at: str = Field("", description="When the ledger was written (RFC 3339).")
     fenced_at: str = Field("", description="Since when nothing older is used (RFC 3339).")
-    seconds: float | None = Field(None, description="From the write of the ledger to the fence, on the operator's own clock.")
+    seconds: float | None = Field(
+        None,
+        description="From the write of the ledger, or the start of the operator if that was later, to the fence, by its own clock.",
+    )
     fenced_states: tuple[str, ...] = Field(
         (), description="Once it is fenced: what was, one digest a ledger, so that an operator that starts anew knows it."
     )

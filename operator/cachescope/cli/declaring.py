@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import typer
@@ -19,7 +19,7 @@ from cachescope.api.tenants import Tenant
 from cachescope.cli import output
 from cachescope.cli.contexts import need_cluster
 from cachescope.cli.epochs import Progress, State, progress
-from cachescope.cli.incidents import Document, lacking, named, names, same
+from cachescope.cli.incidents import Document, lacking, moved, named, names, same, staying
 from cachescope.cli.status import fault_of_operator
 from cachescope.core.errors import SpecError
 
@@ -51,14 +51,18 @@ class Watching:
         timeout: For how many seconds.
         clock: Seconds of a clock that only rises.
         pause: Waits, in seconds.
+        since: When he began, on that clock; `None` for now.
+        label: Begins each line.
     """
 
     timeout: float
     clock: Callable[[], float] = time.monotonic
     pause: Callable[[float], Awaitable[Any]] = asyncio.sleep
+    since: float | None = None
+    label: str = ""
 
 
-def carry_out(verb: str, wanted: Document, *, wait: bool, timeout: float) -> None:
+def carry_out(verb: str, wanted: Document, *, wait: bool, timeout: float, exact: bool = False) -> None:
     """Declare a CacheEpoch, show how far it is, and end the command.
 
     Args:
@@ -66,6 +70,7 @@ def carry_out(verb: str, wanted: Document, *, wait: bool, timeout: float) -> Non
         wanted: It, without a name.
         wait: Whether to wait for the fence.
         timeout: For how many seconds.
+        exact: Whether it is a fault if the incident refuses credentials of before another moment already.
 
     Raises:
         SpecError: It cannot be declared.
@@ -75,25 +80,31 @@ def carry_out(verb: str, wanted: Document, *, wait: bool, timeout: float) -> Non
     need_cluster()
     incident = wanted["spec"]["incident"]["id"]
     output.aside(f"incident {incident}; to look again, or after a fault, repeat the command with --incident {incident}")
-    raise typer.Exit(asyncio.run(_carry_out(verb, wanted, wait=wait, watching=Watching(timeout))))
+    raise typer.Exit(asyncio.run(_carry_out(verb, wanted, exact=exact, watching=Watching(timeout) if wait else None)))
 
 
-async def _carry_out(verb: str, wanted: Document, *, wait: bool, watching: Watching) -> int:
+async def _carry_out(verb: str, wanted: Document, *, exact: bool, watching: Watching | None) -> int:
     from cachescope.kube.rest import Rest  # noqa: PLC0415 - its libraries take long to load
 
     async with Rest() as rest:
-        made = await declare(rest, verb, wanted)
-        if wait:
+        made = await declare(rest, verb, wanted, exact=exact)
+        if watching:
             return await watch_over(rest, made, watching)
     output.text(f"cacheepoch/{made['metadata']['name']} is declared; the operator does the rest")
     return 0
 
 
-async def declare(api: Api, verb: str, wanted: Document) -> Document:
+async def declare(api: Api, verb: str, wanted: Document, *, exact: bool = False) -> Document:
     """Make a CacheEpoch, or find the one of before and add what it lacks.
 
+    Args:
+        api: The API server.
+        verb: With what its name begins.
+        wanted: It, without a name.
+        exact: As `carry_out` takes it.
+
     Raises:
-        SpecError: Its target is not there, or its names are taken.
+        SpecError: Its target is not there, its names are taken, or it was declared with another moment.
         ClusterError: The API server refused it.
     """
     from cachescope.kube.rest import ConflictError  # noqa: PLC0415 - its libraries take long to load
@@ -106,11 +117,20 @@ async def declare(api: Api, verb: str, wanted: Document) -> Document:
         except ConflictError:
             made = await api.get(f"{path}/{name}")
         if same(made, wanted):
-            patch = lacking(made, wanted)
-            made = await api.merge(f"{path}/{name}", patch) if patch else made
-            output.aside(f"CacheEpoch {made['metadata']['namespace']}/{name} is declared")
-            return made
+            return await _completed(api, f"{path}/{name}", made, wanted, exact=exact)
     raise SpecError(f"CacheEpochs of the name {name} are there for something else; name another incident: --incident")
+
+
+async def _completed(api: Api, path: str, made: Document, wanted: Document, *, exact: bool) -> Document:
+    """A CacheEpoch that is there, with what it lacked."""
+    name = f"CacheEpoch {made['metadata']['namespace']}/{made['metadata']['name']}"
+    stays = list(staying(made, wanted))
+    if exact and moved(made, wanted):
+        raise SpecError(f"nothing was changed: {name} is declared, and {stays[-1]}")
+    patch = lacking(made, wanted)
+    made = await api.merge(path, patch) if patch else made
+    output.aside("; ".join((f"{name} is declared", *stays)))
+    return made
 
 
 async def watch_over(api: Api, made: Document, watching: Watching) -> int:
@@ -118,11 +138,20 @@ async def watch_over(api: Api, made: Document, watching: Watching) -> int:
     name = made["metadata"]["name"]
     found = await follow(api, made, watching)
     if found.state.over:
-        output.text(found.result)
+        output.text(f"{watching.label}{found.result}")
         return 0 if found.state in (State.FENCED, State.UNCONFIRMED) else 1
     look = f"kubectl get cacheepoch -n {made['metadata']['namespace']} {name} --watch"
-    output.text(f"not fenced after {watching.timeout:.0f} s: {found.line}; it goes on by itself: {look}")
+    output.text(f"{watching.label}not fenced after {watching.timeout:.0f} s: {found.line}; it goes on by itself: {look}")
     return TIMED_OUT
+
+
+async def watch_over_all(api: Api, made: Sequence[Document], watching: Watching) -> list[int]:
+    """The same for several, one after the other, in the time for one; each line says which it is about."""
+    began, codes = watching.clock(), []
+    for item in made:
+        label = f"{item['metadata']['namespace']}/{item['metadata']['name']}: " if len(made) > 1 else ""
+        codes.append(await watch_over(api, item, replace(watching, since=began, label=label)))
+    return codes
 
 
 async def follow(api: Api, made: Document, watching: Watching) -> Progress:
@@ -132,11 +161,12 @@ async def follow(api: Api, made: Document, watching: Watching) -> Progress:
         SpecError: It was deleted.
         ClusterError: The API server refuses to show it.
     """
-    line, began, ask_at = output.LiveLine(), watching.clock(), UNSEEN_SECONDS
+    line, ask_at = output.LiveLine(), UNSEEN_SECONDS
+    began = watching.clock() if watching.since is None else watching.since
     try:
         while True:
             found, elapsed = await _look(api, made), watching.clock() - began
-            line.show(elapsed, found.line)
+            line.show(elapsed, f"{watching.label}{found.line}")
             if found.state.over or elapsed >= watching.timeout:
                 return found
             if found.state is State.UNSEEN and elapsed >= ask_at:

@@ -44,7 +44,7 @@ class Progress:
         state: What became of it.
         line: The same in one line.
         epoch: The epoch that stands, or `None`.
-        seconds: From the write of the ledger to the fence, or `None`.
+        seconds: From the write of the ledger, or the start of the operator, to the fence, or `None`.
     """
 
     state: State

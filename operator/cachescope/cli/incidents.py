@@ -4,7 +4,8 @@ Rules:
 
 - one incident id is one name: a command that is run again with its id finds what it made, and rolls nothing again;
 - an id that one command made for several targets has a name for each: the second and later names also carry a digest of the target;
-- what was declared is never taken back by running a command again; what is asked in addition is added to it.
+- a command that is run again adds what is asked in addition, and cuts what still drains where it asks for no drain; it takes
+  nothing back, and says so where it asks for less.
 """
 
 from __future__ import annotations
@@ -73,9 +74,33 @@ def lacking(found: Document, wanted: Document) -> Document:
     """What a CacheEpoch that is there lacks of what is asked, as a merge patch of it; empty for nothing."""
     there, asked = found["spec"], wanted["spec"]
     people = {name: asked[name] for name in _OF_PEOPLE if asked.get(name) and not there.get(name)}
-    pools = {name: asked["incident"][name] for name in _OF_POOLS if asked["incident"].get(name) and not there["incident"].get(name)}
-    spec = {**people, **({"incident": pools} if pools else {})}
+    incident: Document = {
+        name: asked["incident"][name] for name in _OF_POOLS if asked["incident"].get(name) and not there["incident"].get(name)
+    }
+    if _drain(there) and not _drain(asked):
+        incident["inFlight"] = None  # they are cut, as without it
+    spec = {**people, **({"incident": incident} if incident else {})}
     return {"spec": spec} if spec else {}
+
+
+def staying(found: Document, wanted: Document) -> Iterator[str]:
+    """What a CacheEpoch that is there declares otherwise than it is asked, and goes on declaring."""
+    there, asked = found["spec"], wanted["spec"]
+    if _drain(asked) and _drain(asked) != _drain(there):
+        yield f"answers may end for {_drain(there)} s as declared before" if _drain(there) else "answers under way are cut already"
+    if moved(found, wanted):
+        stands = there["credentialsIssuedBefore"]
+        yield f"it refuses credentials issued before {stands}; to refuse others, name another incident: --incident"
+
+
+def moved(found: Document, wanted: Document) -> bool:
+    """Whether a CacheEpoch that is there refuses credentials of before another moment than is asked."""
+    there, asked = (CacheEpochSpec.model_validate(item["spec"]).issued_before for item in (found, wanted))
+    return bool(there and asked) and there != asked
+
+
+def _drain(spec: Document) -> int:
+    return int((spec["incident"].get("inFlight") or {}).get("drainSeconds", 0))
 
 
 def _short(text: str) -> str:

@@ -19,7 +19,7 @@ from cachescope.api.ledgers import EpochLedger
 from cachescope.api.pools import ServingPool
 from cachescope.cli import output
 from cachescope.cli.contexts import current_namespace, need_cluster
-from cachescope.cli.declaring import Api, Watching, declare, watch_over
+from cachescope.cli.declaring import Api, Watching, declare, watch_over_all
 from cachescope.cli.incident_options import DEFAULT_TIMEOUT, IncidentId, Namespace, Timeout, Wait
 from cachescope.cli.incidents import Document, cache_epoch, new_id
 from cachescope.core.errors import SpecError
@@ -62,14 +62,31 @@ async def _restored(place: str | None, incident: str, *, confirm: bool, watching
         else:
             output.aside(f"incident {incident}; after a fault, repeat the command with --incident {incident}")
             made = [await declare(rest, VERB, _document(name, incident)) for name in namespaces]
-        codes = [await watch_over(rest, item, watching) for item in made] if watching else [0]
+        codes = await watch_over_all(rest, made, watching) if watching else []
         if not confirm:
-            output.text(advice(await _epochs(rest, place), place))
+            output.text(await _told(rest, place, incident, made=made, codes=codes))
     return max(codes, default=0)
 
 
+async def _told(api: Api, place: str | None, incident: str, *, made: Sequence[Document], codes: Sequence[int]) -> str:
+    """What people are told at the end: what to do next once everything is refused, and nothing of that before."""
+    if all(item["spec"]["restored"].get("confirmed") for item in made):
+        return f"incident {incident} is confirmed already; after another restore, name another one: --incident"
+    if not codes or any(codes):
+        return _not_yet(incident)
+    return advice(await _items(api, CacheEpoch.PLURAL, place), place)
+
+
+def _not_yet(incident: str) -> str:
+    """What is to be done as long as nobody knows that everything is refused."""
+    again = f"repeat the command with --incident {incident} until it ends with 0"
+    return f"NOT known to be refused yet: keep clients away, and {again}; make no revocations anew and confirm nothing before"
+
+
 async def concerned(api: Api, place: str | None) -> list[str]:
-    """Namespaces with pools or ledgers.
+    """Namespaces with pools or ledgers; of all, those where a ledger may still hold for somebody.
+
+    Ledgers outlive pools. That of a pool that is gone is moved by nobody; an authorization head is, with and without pools.
 
     Args:
         api: The API server.
@@ -78,11 +95,24 @@ async def concerned(api: Api, place: str | None) -> list[str]:
     Raises:
         SpecError: There are none.
     """
-    found = [item for plural in (EpochLedger.PLURAL, ServingPool.PLURAL) for item in await _items(api, plural, place)]
+    ledgers, pools = [_spaces(await _items(api, plural, place)) for plural in (EpochLedger.PLURAL, ServingPool.PLURAL)]
+    found = ledgers | pools
+    if place is None and (idle := found - pools - await _with_head(api)):
+        output.aside(f"without a pool, so left out: {', '.join(sorted(idle))}; where one is made later, run it there with -n")
+        found -= idle
     if not found:
         where = f"in the namespace {place}" if place else "in any namespace"
         raise SpecError(f"there is neither a ServingPool nor an EpochLedger {where}; name another one: --namespace")
-    return sorted({item["metadata"]["namespace"] for item in found})
+    return sorted(found)
+
+
+def _spaces(documents: Iterable[Document]) -> set[str]:
+    return {item["metadata"]["namespace"] for item in documents}
+
+
+async def _with_head(api: Api) -> set[str]:
+    """Namespaces with an authorization head: they count without pools, since all gateways read their heads."""
+    return _spaces(item for item in await _items(api, EpochLedger.PLURAL, None) if item["metadata"]["name"] == AUTHORIZATION_HEAD)
 
 
 async def confirmed(api: Api, namespace: str, incident: str) -> list[Document]:
@@ -136,10 +166,6 @@ def _document(namespace: str, incident: str, **confirmation: Any) -> Document:  
         "restored": {"confirmed": False, **confirmation},
     }
     return cache_epoch(namespace, spec)
-
-
-async def _epochs(api: Api, place: str | None) -> Sequence[Document]:
-    return await _items(api, CacheEpoch.PLURAL, place)
 
 
 async def _items(api: Api, plural: str, place: str | None) -> list[Document]:

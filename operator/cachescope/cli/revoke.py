@@ -40,6 +40,7 @@ class Asked(NamedTuple):
     namespace: str | None
     wait: bool
     timeout: float
+    exact: bool = False
 
 
 @revoke.command("tenant")
@@ -56,7 +57,7 @@ def revoke_tenant(
 ) -> None:
     """Refuse all credentials of a tenant, and say when that is true everywhere."""
     refused = _refused(issued_before, rotate=rotate, now=datetime.now(UTC))
-    _carry_out("revoke", _tenant(name), refused, Asked(reason, incident, namespace, wait, timeout))
+    _carry_out("revoke", _tenant(name), refused, Asked(reason, incident, namespace, wait, timeout, _exact(issued_before)))
 
 
 @revoke.command("principal")
@@ -75,7 +76,8 @@ def revoke_principal(  # noqa: PLR0913 - one for each option
 ) -> None:
     """Refuse all credentials that speak for one principal of a tenant, and say when that is true everywhere."""
     refused = _refused(issued_before, rotate=rotate, now=datetime.now(UTC))
-    _carry_out("revoke", _principal(tenant, api_key, jwt), refused, Asked(reason, incident, namespace, wait, timeout))
+    asked = Asked(reason, incident, namespace, wait, timeout, _exact(issued_before))
+    _carry_out("revoke", _principal(tenant, api_key, jwt), refused, asked)
 
 
 @readmit.command("tenant")
@@ -128,6 +130,11 @@ def _refused(issued_before: str | None, *, rotate: bool, now: datetime) -> dict[
     return {} if rotate else {"deny": True}
 
 
+def _exact(issued_before: str | None) -> bool:
+    """Whether a moment was named; `now` is that of the first time when the command is repeated."""
+    return issued_before not in (None, "now")
+
+
 def moment(text: str, now: datetime) -> str:
     """A moment in whole seconds; `now` is rounded up, so that no credential of this very second is let through.
 
@@ -146,4 +153,4 @@ def moment(text: str, now: datetime) -> str:
 def _carry_out(verb: str, target: dict[str, Any], more: dict[str, Any], asked: Asked) -> None:
     incident = {"id": asked.incident or new_id(datetime.now(UTC)), "reason": asked.reason}
     wanted = cache_epoch(asked.namespace or current_namespace(), {"target": target, "incident": incident, **more})
-    carry_out(verb, wanted, wait=asked.wait, timeout=asked.timeout)
+    carry_out(verb, wanted, wait=asked.wait, timeout=asked.timeout, exact=asked.exact)

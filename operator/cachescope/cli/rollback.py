@@ -30,7 +30,8 @@ def rollback(  # noqa: PLR0913 - one for each option
 ) -> None:
     """Make everything that a pool has cached unreachable, and say when that is true everywhere.
 
-    Ends with 0 when it is, with 1 when it was refused, with 3 when it is not yet: it goes on by itself.
+    Ends with 0 when it is, or was not waited for, or once a restore that nobody confirmed refuses everything; with 1 when it was
+    refused or is held; with 3 when it is not yet: it goes on by itself.
     """
     incident = incident or new_id(datetime.now(UTC))
     declared: dict[str, Any] = {"id": incident, "reason": reason}

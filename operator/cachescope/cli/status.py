@@ -15,7 +15,8 @@ from cachescope.api.pools import ServingPool
 from cachescope.cli import epochs, output
 from cachescope.cli.contexts import current_namespace, need_cluster
 from cachescope.cli.doctor.findings import Document, Documents, Unseen
-from cachescope.cli.epochs import is_open
+from cachescope.cli.epochs import EpochRow, epoch_row, is_open
+from cachescope.cli.incident_options import Namespace
 from cachescope.cli.operator_lease import LEASE_NAME, LEASES, warning
 from cachescope.cli.pools import COLUMNS, PoolRow, cells, pool_row
 from cachescope.core.errors import SpecError
@@ -26,9 +27,6 @@ class Api(Protocol):
 
     async def get(self, path: str, **query: str) -> Document:
         """Read an object or a list."""
-
-
-Namespace = Annotated[str | None, typer.Option("--namespace", "-n", help="Namespace; by default that of the current context.")]
 
 
 def status(
@@ -42,7 +40,7 @@ def status(
     if form not in ("table", "json") or (pool and everywhere):
         raise SpecError("use --output table or json, and name a pool in one namespace only")
     need_cluster()
-    rows, fault = asyncio.run(_look(pool, None if everywhere else namespace or current_namespace()))
+    rows, opened, fault = asyncio.run(_look(pool, None if everywhere else namespace or current_namespace()))
     if fault:
         output.aside(f"Warning: {fault}")
     if form == "json":
@@ -51,11 +49,11 @@ def status(
         _in_full(rows[0])
     else:
         output.table(("NAMESPACE", *COLUMNS), [[row.namespace, *cells(row)] for row in rows])
-        _open(rows)
+        _open(opened)
 
 
-async def _look(pool: str | None, namespace: str | None) -> tuple[list[PoolRow], str]:
-    """The pools, and why what they say may be old; empty when it is not."""
+async def _look(pool: str | None, namespace: str | None) -> tuple[list[PoolRow], list[EpochRow], str]:
+    """The pools, all open CacheEpochs, and why what they say may be old; empty when it is not."""
     from cachescope.kube.rest import Rest, collection  # noqa: PLC0415 - its libraries take long to load
 
     path = collection(API_VERSION, ServingPool.PLURAL, namespace)
@@ -65,8 +63,8 @@ async def _look(pool: str | None, namespace: str | None) -> tuple[list[PoolRow],
         fault = await fault_of_operator(rest, namespace)
     if isinstance(opened, Unseen):
         unseen = f"open CacheEpochs could not be seen ({opened.reason})"
-        return [pool_row(document) for document in found], "; ".join(part for part in (fault, unseen) if part)
-    return [pool_row(document, opened) for document in found], fault
+        return [pool_row(document) for document in found], [], "; ".join(part for part in (fault, unseen) if part)
+    return [pool_row(document, opened) for document in found], [epoch_row(document) for document in opened], fault
 
 
 async def _open_epochs(api: Api, namespace: str | None) -> Documents:
@@ -109,12 +107,11 @@ async def operator_leases(api: Api, namespace: str | None) -> Documents:
         return Unseen(str(error))
 
 
-def _open(rows: Sequence[PoolRow]) -> None:
-    """A table of the CacheEpochs that are not fenced, each once; nothing for none."""
-    found = {(row.namespace, row.name): row for pool in rows for row in pool.open_epochs}
-    if found:
+def _open(rows: Sequence[EpochRow]) -> None:
+    """A table of CacheEpochs that are not fenced; nothing for none."""
+    if rows:
         output.text("")
-        output.table(("NAMESPACE", *epochs.COLUMNS), [[row.namespace, *epochs.cells(row)] for row in found.values()])
+        output.table(("NAMESPACE", *epochs.COLUMNS), [[row.namespace, *epochs.cells(row)] for row in rows])
 
 
 def _in_full(row: PoolRow) -> None:
@@ -125,4 +122,4 @@ def _in_full(row: PoolRow) -> None:
     output.text("")
     conditions = [[item.type, item.status, item.reason, item.message] for item in row.conditions]
     output.table(("CONDITION", "STATUS", "REASON", "MESSAGE"), conditions)
-    _open([row])
+    _open(row.open_epochs)

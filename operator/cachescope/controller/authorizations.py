@@ -14,8 +14,9 @@ from dataclasses import dataclass, field, replace
 
 from cachescope.api.epochs import CacheEpoch
 from cachescope.controller.declared_epochs import Declared, has_authorization, of_people, of_restores, version_of
+from cachescope.controller.ledger_news import announce_lineage
 from cachescope.controller.ledger_objects import Place, Stored
-from cachescope.controller.ledger_site import LedgerSite, announced_at, told_of
+from cachescope.controller.ledger_site import LedgerSite, announced_at, told_of, until_written
 from cachescope.controller.outcomes import Outcome
 from cachescope.controller.policy_inputs import PolicyInputs
 from cachescope.controller.store import Key
@@ -30,17 +31,14 @@ from cachescope.core.authorization_rules import (
     writes,
 )
 from cachescope.core.declarations import Restoration
-from cachescope.core.errors import ClusterError, SpecError
+from cachescope.core.errors import SpecError
 from cachescope.core.ledgers import AUTHORIZATION_HEAD, Ledger, Lineage, Mark, authorization_key, is_shard, shard_name
 from cachescope.core.lineages import is_named, naming, told
 from cachescope.core.restores import apart, is_restored, merged_authorization, said
 from cachescope.core.rights import NO_RIGHTS, Rights
 from cachescope.core.types import Digest, Epoch
-from cachescope.kube.rest import ConflictError
 
 log = logging.getLogger(__name__)
-
-ATTEMPTS = 8
 
 
 @dataclass(frozen=True)
@@ -103,6 +101,7 @@ class Authorizations:
     policy: PolicyInputs
     gateways: Rights = NO_RIGHTS
     _known: dict[str, Authorization] = field(default_factory=dict)
+    _logged: dict[str, str] = field(default_factory=dict)
 
     async def reconcile(self, key: Key, _failures: int) -> None:
         """Make the ledgers of a namespace say what stands.
@@ -119,12 +118,19 @@ class Authorizations:
         try:
             read, decision = await self._stand(asked)
         except SpecError as error:
-            log.error("authorization ledger not usable", extra={"namespace": key.namespace, "fault": str(error)})
+            self._log(key.namespace, str(error))
             self.site.outcomes.told(asked.place.key, {item.key: Outcome(item.version, fault=str(error)) for item in asked.declared})
             return
+        self._log(key.namespace, "")
         self._known[key.namespace] = decision.state
         self.site.stands(asked.place, read.head, decision.state.head)
         self.site.outcomes.told(asked.place.key, self._outcomes(asked, decision))
+
+    def _log(self, namespace: str, fault: str) -> None:
+        """Log a fault once, for as long as it is there."""
+        if fault and fault != self._logged.get(namespace):
+            log.error("authorization ledger not usable", extra={"namespace": namespace, "fault": fault})
+        self._logged[namespace] = fault
 
     def _asked(self, namespace: str) -> Asked:
         place = Place(namespace, AUTHORIZATION_HEAD, authorization_key(namespace))
@@ -136,14 +142,7 @@ class Authorizations:
     async def _stand(self, asked: Asked) -> tuple[Read, AuthorizationDecision]:
         if settled := self._settled(asked):
             return settled
-        for _ in range(ATTEMPTS):
-            try:
-                done = await self._step(asked)
-            except ConflictError:
-                continue
-            if done is not None:
-                return done
-        raise ClusterError(f"the ledgers of {asked.place.namespace} are written by somebody else all the time; find out by whom")
+        return await until_written(lambda: self._step(asked), f"the authorization ledger of {asked.place.namespace}")
 
     def _settled(self, asked: Asked) -> tuple[Read, AuthorizationDecision] | None:
         """What stands, if what was last seen shows that nothing is to be done."""
@@ -165,8 +164,10 @@ class Authorizations:
         begun = self._begun(asked, read)
         if begun is not None:
             after, fault = begun
-            await self._write(asked.place, read, after)
+            head = await self._write(asked.place, read, after)
             log.warning("authorization ledger goes on otherwise", extra={"namespace": asked.place.namespace, "fault": fault})
+            if read.head.ledger is None or read.head.ledger.lineage != after.head.lineage:
+                await self._announce(head, after.head, fault)
             return None
         state = read.state
         if state is None:
@@ -174,6 +175,12 @@ class Authorizations:
         decision = self._decide(asked, read, state, await self._policy(asked, state.head.policy))
         head = await self._write(asked.place, read, decision.state)
         return Read(head, read.shards), decision
+
+    async def _announce(self, written: Stored, head: Ledger, fault: str) -> None:
+        """Post a new lineage where people look: at the pools of the namespace, or at the head where there are none."""
+        document = written.document or {}
+        for regarding in self.site.store.all("ServingPool", document["metadata"]["namespace"]) or [document]:
+            await announce_lineage(self.site.rest, regarding, head, f"authorization ledger: {fault}")
 
     async def _policy(self, asked: Asked, standing: Mapping[str, Digest]) -> Mapping[str, Digest]:
         """Digests of the policy: the head of the installation's own namespace holds them, read after it was."""

@@ -9,9 +9,9 @@ from typing import Any, Final
 
 from cachescope.api.conditions import ConditionType, Reason
 from cachescope.api.epochs import CacheEpoch
-from cachescope.api.statuses import CacheEpochStatus, FenceCounts
+from cachescope.api.statuses import CacheEpochStatus, FenceCounts, Phase
 from cachescope.controller.declared_epochs import ledgers_of, missing, read_epoch
-from cachescope.controller.fence_verdicts import counted_gateways, fence_verdict
+from cachescope.controller.fence_verdicts import counted_gateways, fence_verdict, named
 from cachescope.controller.fences import Fence
 from cachescope.controller.installation import Installation
 from cachescope.controller.ledger_news import incident_text
@@ -31,6 +31,10 @@ _HOLDS: Final = {
     JumpTooLarge: Reason.JUMP_TOO_LARGE,
     Postponed: Reason.POSTPONED,
 }
+
+NO_POOL: Final = (
+    "no pool of this namespace is concerned, so nothing is cached or served by it; create the pool, or delete this CacheEpoch"
+)
 
 
 @dataclass(frozen=True)
@@ -65,8 +69,11 @@ class CacheEpochs:
             return
         metadata = epoch.metadata
         outcomes = {name: item for name, item in self.site.outcomes.of(key).items() if item.of(metadata.uid, metadata.generation)}
-        if outcomes:  # before that nobody has looked at it
+        if outcomes:
             await self._report(document, key, epoch, outcomes)
+        elif not ledgers_of(self.site.store, self.rulers, key, epoch):
+            # With ledgers, one of them has yet to speak; without, nobody ever would.
+            await self._refuse(document, Reason.REFERENCE_NOT_FOUND, NO_POOL)
 
     async def _refuse(self, document: Document, reason: Reason, fault: str) -> None:
         verdict = Verdict(ConditionType.ACCEPTED, "False", reason, fault)
@@ -81,7 +88,7 @@ class CacheEpochs:
         stays = _stays(document, states)
         fenced = _fenced(document, epoch, outcomes, fences, stays=stays)
         before = document.get("status") or {}
-        made = fields_of(document) if stays else _fields(before, outcomes, first, fences, done=fenced.status == "True")
+        made = fields_of(document) if stays else _fields(before, outcomes, first, fences, phase=_phase(outcomes, fenced))
         if fenced.status == "True" and not stays:
             made["fencedStates"] = states
         await report(self.site.rest, document, made, [_accepted(epoch, outcomes), *_held(outcomes), fenced])
@@ -142,7 +149,7 @@ def _waiting(fences: Sequence[Fence | None]) -> Verdict:
     if not awaited:
         message = "confirmed; before that counts, all who had a right before the operator began show what they know"
         return Verdict(ConditionType.FENCED, "False", Reason.SETTLING, message)
-    message = f"confirmed; before that counts, these FenceLeases show what they know, or their rights end: {', '.join(awaited)}"
+    message = f"confirmed; before that counts, FenceLeases show what they know, or their rights end, {named(awaited)}"
     return Verdict(ConditionType.FENCED, "False", Reason.WAITING_FOR_PROCESSES, message)
 
 
@@ -171,24 +178,33 @@ def _state(ledger: str, outcome: Outcome | None) -> str:
     return short(digest([ledger, outcome.lineage.id, asked.uid, asked.generation, asked.target, outcome.given]))
 
 
+def _phase(outcomes: Mapping[str, Outcome], fenced: Verdict) -> Phase:
+    """Where a CacheEpoch is; `Fencing` only where waiting is enough."""
+    if any(item.hold is not None and not isinstance(item.hold, EpochRollback) for item in outcomes.values()):
+        return "Held"
+    if fenced.reason is Reason.RESTORE_UNCONFIRMED:
+        return "Unconfirmed"
+    return "Fenced" if fenced.status == "True" else "Fencing"
+
+
 def _fields(
     before: Mapping[str, Any],
     outcomes: Mapping[str, Outcome],
     first: Outcome | None,
     fences: Sequence[Fence | None],
     *,
-    done: bool,
+    phase: Phase,
 ) -> dict[str, Any]:
     epochs = [item.epoch for item in outcomes.values() if item.epoch is not None]
     if not epochs:
         return {name: value for name, value in before.items() if name != "conditions"}
-    known = [item for item in fences if item is not None]
+    known, done = [item for item in fences if item is not None], phase == "Fenced"
     told = first is not None and first.sequence > 0
     lineage = first.lineage.generation if first is not None and first.lineage is not None else None
     same = (before.get("lineage"), before.get("sequence")) == (lineage, first.sequence if first else None)
     status = CacheEpochStatus(
         epoch=max(epochs),
-        phase="Fenced" if done else "Fencing",
+        phase=phase,
         sequence=first.sequence if first is not None and told else None,
         lineage=lineage if told else None,
         guards=_counts([item.progress.guards for item in known]),

@@ -12,7 +12,7 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from cachescope.api.documents import parse
@@ -96,7 +96,7 @@ def of_restores(store: Store, namespace: str) -> Iterator[tuple[CacheEpoch, Rest
             yield epoch, Restoration(name, epoch.spec.incident.id, restored.confirmed, restored.lineage)
 
 
-def ledgers_of(store: Store, rulers: Iterable[str], key: Key, epoch: CacheEpoch) -> frozenset[str]:
+def ledgers_of(store: Store, rulers: Collection[str], key: Key, epoch: CacheEpoch) -> frozenset[str]:
     """Names of the ledgers that have to speak before a CacheEpoch is answered.
 
     Args:
@@ -110,8 +110,8 @@ def ledgers_of(store: Store, rulers: Iterable[str], key: Key, epoch: CacheEpoch)
         return frozenset(pool["metadata"]["uid"] for pool in pools if pool["metadata"]["name"] == name)
     if kind == "CacheScope":
         return frozenset(pool["metadata"]["uid"] for pool in pools if name in _scopes(store, key.namespace))
-    spaces = set() if kind == "Namespace" else set(rulers)
-    return frozenset(map(authorization_key, spaces | ({key.namespace} if has_authorization(store, key.namespace) else set())))
+    own = {key.namespace} if key.namespace in rulers or has_authorization(store, key.namespace) else set()
+    return frozenset(map(authorization_key, own if kind == "Namespace" else own | set(rulers)))
 
 
 def has_authorization(store: Store, namespace: str) -> bool:

@@ -86,7 +86,7 @@ def affected(store: Store, key: Key, documents: Iterable[Document]) -> Iterator[
 
 
 def _pools_of_epoch(store: Store, namespace: str, documents: Iterable[Document]) -> Iterator[Key]:
-    """The pool that a CacheEpoch names; where it names something else, every pool of the namespace."""
+    """The pool that a CacheEpoch names; every pool of the namespace where it names a scope or the namespace; none for people."""
     for document in documents:
         target = (document.get("spec") or {}).get("target")
         target = target if isinstance(target, dict) else {}

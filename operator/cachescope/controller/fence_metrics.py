@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
@@ -11,7 +11,7 @@ from prometheus_client.registry import Collector
 from cachescope.controller.fences import Fences
 from cachescope.controller.lease_book import LeaseBook
 from cachescope.core.fences import Wanted
-from cachescope.core.ledgers import Role
+from cachescope.core.ledgers import Ledger, Role
 from cachescope.core.rosters import Roster, after_right_ms, right_ms
 
 SLACK_MS = 5000
@@ -20,13 +20,14 @@ SLACK_MS = 5000
 WAITING, OVERDUE = "waiting", "overdue"
 
 
-def is_overdue(roster: Roster, wanted: Wanted, now_ms: int) -> bool:
-    """Whether a fence took longer than silence alone can make it: somebody renews a right, and acknowledges nothing.
+def is_overdue(roster: Roster, wanted: Wanted, now_ms: int, *, drain_ms: int = 0) -> bool:
+    """Whether a fence took longer than silence and drains can make it: somebody renews a right, and acknowledges nothing.
 
     Args:
         roster: Everybody who may act.
         wanted: What is to be fenced.
         now_ms: The present.
+        drain_ms: For how long a guard may let answers end before it acknowledges.
     """
     guards = roster.guards(wanted.namespace, wanted.pool)
     right = right_ms(guards.lease_ms)
@@ -35,7 +36,12 @@ def is_overdue(roster: Roster, wanted: Wanted, now_ms: int) -> bool:
         right = max(guards.serves_ms, roster.gateways.issues_ms) + after_right_ms(guards.lease_ms, guards.fresh_ms)
     vanished = [entry.since_ms for entry in roster.entries() if entry.gone]
     began = max(wanted.written_ms, roster.missed_ms or 0, *vanished, 0)
-    return now_ms > began + right + SLACK_MS
+    return now_ms > began + right + drain_ms + SLACK_MS
+
+
+def drain_ms(ledgers: Iterable[Ledger]) -> int:
+    """The longest drain that ledgers of pools ask for. A guard that drains acknowledges neither of its ledgers."""
+    return 1000 * max((floor.drain_seconds for ledger in ledgers for floor in ledger.floors.values()), default=0)
 
 
 class FenceMetrics(Collector):
@@ -52,20 +58,23 @@ class FenceMetrics(Collector):
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """Fences that are not complete, by role of the ledger and state; namespaces that refuse everything."""
-        found, now = Counter[tuple[str, str]](), self._book.now_ms()
+        found, standing = Counter[tuple[str, str]](), self._fences.standing()
         for fence in self._fences.waiting():
-            state = OVERDUE if is_overdue(self._book.roster, fence.wanted, now) else WAITING
-            found["Pool" if fence.wanted.pool else "Authorization", state] += 1
+            found["Pool" if fence.wanted.pool else "Authorization", self._state(fence.wanted, standing)] += 1
         metric = GaugeMetricFamily(
             "cachescope_operator_open_fences",
-            "Fences that are not complete; overdue: longer than rights last.",
+            "Fences that are not complete; overdue: longer than silence and drains can make them.",
             labels=["role", "state"],
         )
         for role in ("Pool", "Authorization"):
             for state in (WAITING, OVERDUE):
                 metric.add_metric([role, state], found[role, state])
         yield metric
-        unconfirmed = sum(ledger.role is Role.AUTHORIZATION and ledger.unconfirmed for ledger in self._fences.standing())
+        unconfirmed = sum(ledger.role is Role.AUTHORIZATION and ledger.unconfirmed for ledger in standing.values())
         yield GaugeMetricFamily(
             "cachescope_operator_unconfirmed_restores", "Namespaces that refuse everything until somebody confirms.", unconfirmed
         )
+
+    def _state(self, wanted: Wanted, standing: Mapping[str, Ledger]) -> str:
+        drain = drain_ms([standing[wanted.key]] if wanted.pool else standing.values())
+        return OVERDUE if is_overdue(self._book.roster, wanted, self._book.now_ms(), drain_ms=drain) else WAITING

@@ -24,7 +24,7 @@ def fence_verdict(fences: Sequence[Fence | None]) -> Verdict:
         if any(item.progress.clear for item in open_ones):
             message = "nobody issues what is older any more; waiting until what guards without a right may have let in is over"
         return Verdict(ConditionType.FENCED, "False", Reason.SETTLING, message)
-    message = f"waiting for FenceLeases: {', '.join(awaited)}; those that are not heard of count once their rights have ended"
+    message = f"waiting for FenceLeases, {named(awaited)}. Who is silent counts as expired once its right has ended"
     return Verdict(ConditionType.FENCED, "False", Reason.WAITING_FOR_PROCESSES, message)
 
 
@@ -32,8 +32,16 @@ def _complete(fences: Sequence[Fence]) -> Verdict:
     expired = sum(item.progress.guards.expired + counted_gateways(item).expired for item in fences)
     if not expired:
         return Verdict(ConditionType.FENCED, "True", Reason.ACKNOWLEDGED, "every process that may act acknowledged it")
-    message = f"{expired} processes were not heard of for longer than their rights last; all others acknowledged it"
+    who = "one process was not heard of for longer than its right lasts"
+    if expired > 1:
+        who = f"{expired} processes were not heard of for longer than their rights last"
+    message = f"{who}; all others acknowledged it"
     return Verdict(ConditionType.FENCED, "True", Reason.EXPIRED, message)
+
+
+def named(awaited: Sequence[str]) -> str:
+    """Some of the leases that are waited for, and how all are found: their names say little to people."""
+    return f"among them: {', '.join(awaited)}; `kubectl get fenceleases -A` shows their pods"
 
 
 def counted_gateways(fence: Fence) -> Counts:

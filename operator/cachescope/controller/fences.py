@@ -47,7 +47,7 @@ class Fence:
 
     @property
     def seconds(self) -> float | None:
-        """From the write of the ledger to the fence."""
+        """From the write of the ledger, or from when this process first saw it, to the fence."""
         return None if self.fenced_ms is None else round((self.fenced_ms - self.wanted.written_ms) / 1000, 3)
 
 
@@ -81,7 +81,7 @@ class Fences:
         book: Knows the processes.
         refresh: Lists all leases by quorum into the book.
         told: Called with the name of a ledger whose fences moved on.
-        completed: Called with each fence that is complete.
+        completed: Called with each complete fence of a state that this process wrote: of others nobody knows since when.
     """
 
     def __init__(
@@ -128,9 +128,9 @@ class Fences:
         """Fences that are not complete."""
         return [fence for _, known in self._every_open() for fence in known.open.values()]
 
-    def standing(self) -> list[Ledger]:
+    def standing(self) -> dict[str, Ledger]:
         """The ledgers, as they stand."""
-        return [known.ledger for known in self._ledgers.values()]
+        return {key: known.ledger for key, known in self._ledgers.items()}
 
     def looked(self) -> None:
         """A lease changed."""
@@ -210,7 +210,8 @@ class Fences:
         done = replace(known.open.pop(number), fenced_ms=now_ms)
         if known.done is None or known.done.wanted.sequence < number:
             known.done = done
-        self._completed(done)
+        if done.wanted.written:
+            self._completed(done)
 
     def _tell(self, known: _Ledger, key: str, *, at_once: bool) -> None:
         """Tell of progress now and then, of all fences of a ledger at once, and of an end always."""

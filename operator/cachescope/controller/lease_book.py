@@ -167,10 +167,10 @@ class LeaseBook:
         """Gateways, verified, those that lapsed left out."""
         return [item for item in self._gateways.values() if item.life is not Life.LAPSED]
 
-    def generation(self, pool_uid: str) -> int:
-        """The greatest number of a lineage that any process says it applied for a pool; 0 for none."""
+    def generation(self, name: str) -> int:
+        """The greatest number of a lineage that any process says it applied of a ledger, by its name in leases; 0 for none."""
         statements = (item.statement for item in self._processes.values() if item.statement)
-        marks = (item.acknowledged[pool_uid] for item in statements if pool_uid in item.acknowledged)
+        marks = (item.acknowledged[name] for item in statements if name in item.acknowledged)
         return min(max((mark.lineage.generation for mark in marks), default=0), MOST_GENERATIONS)
 
     def witnesses(self, name: str) -> list[Mapping[str, Any]]:

@@ -41,11 +41,13 @@ class Stored:
         document: The object; `None` when there is none.
         ledger: What it says; `None` when it says nothing that can be relied on.
         fault: Why not.
+        written: Whether it is the answer to a write of this process.
     """
 
     document: Document | None = None
     ledger: Ledger | None = None
     fault: str = ""
+    written: bool = False
 
     @property
     def version(self) -> int:
@@ -98,7 +100,7 @@ class LedgerObjects:
             written = await create_ledger(self._rest, _object(place, ledger.role, spec))
         else:
             written = await replace_ledger(self._rest, {**over.document, "spec": spec})
-        return Stored(written, ledger)
+        return Stored(written, ledger, written=True)
 
     def witnessed(self, place: Place, witnesses: list[Mapping[str, Any]]) -> tuple[list[Ledger], list[Mapping[str, Any]]]:
         """Copies of a ledger that processes hold: those that carry our seal, and the others."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
+from typing import Final, TypeVar
 
 from cachescope.controller.fences import Fences
 from cachescope.controller.lease_book import LeaseBook
@@ -12,12 +14,15 @@ from cachescope.controller.ledger_objects import LedgerObjects, Place, Stored
 from cachescope.controller.outcomes import Outcome, Outcomes, Version
 from cachescope.controller.root_keys import RootKeys
 from cachescope.controller.store import Store
+from cachescope.core.errors import ClusterError
 from cachescope.core.fences import Wanted
 from cachescope.core.keys import Key as SecretKey
 from cachescope.core.ledgers import Ledger, Lineage, Role, advanced
 from cachescope.core.rights import Rights
 from cachescope.core.types import TargetName
-from cachescope.kube.rest import Rest
+from cachescope.kube.rest import ConflictError, Rest
+
+T = TypeVar("T")
 
 
 @dataclass
@@ -77,8 +82,43 @@ class LedgerSite:
         """
         self.known[place.key] = ledger
         self.fences.stands(place.key, ledger)
-        wanted = Wanted(place.key, ledger.sequence, stored.version, self.leases.now_ms(), namespace=place.namespace, pool=pool)
-        self.fences.want(wanted)
+        self.fences.want(
+            Wanted(
+                place.key,
+                ledger.sequence,
+                stored.version,
+                self.leases.now_ms(),
+                namespace=place.namespace,
+                pool=pool,
+                written=stored.written,
+            )
+        )
+
+
+log = logging.getLogger(__name__)
+
+ATTEMPTS: Final = 8
+
+
+async def until_written(step: Callable[[], Awaitable[T | None]], what: str) -> T:
+    """Read, decide and write, and again where somebody was faster.
+
+    Args:
+        step: Does it once; `None` where something is still to be decided.
+        what: Names the ledger.
+
+    Raises:
+        ClusterError: It cannot be written.
+    """
+    for _ in range(ATTEMPTS):
+        try:
+            done = await step()
+        except ConflictError:
+            log.info("somebody was faster; the ledger is read and decided again", extra={"ledger": what})
+            continue
+        if done is not None:
+            return done
+    raise ClusterError(f"{what} is written by somebody else all the time; find out by whom")
 
 
 def told_of(before: Ledger, after: Ledger, rights: Rights, *, lowers: bool, known: Ledger | None) -> Ledger:

@@ -15,20 +15,18 @@ from dataclasses import dataclass, replace
 from cachescope.controller.declared_epochs import Declared, of_pool, of_restores
 from cachescope.controller.ledger_news import announce, announce_lineage
 from cachescope.controller.ledger_objects import Place, Stored
-from cachescope.controller.ledger_site import LedgerSite, announced_at, told_of
+from cachescope.controller.ledger_site import LedgerSite, announced_at, told_of, until_written
 from cachescope.controller.outcomes import Outcome
 from cachescope.core.declarations import Restoration, incident_key
-from cachescope.core.errors import ClusterError, SpecError
+from cachescope.core.errors import SpecError
 from cachescope.core.ledgers import Flags, Floor, Ledger, Lineage
 from cachescope.core.pool_rules import Decision, compacted, decide, first_ledger
 from cachescope.core.restores import is_restore, merged, said
 from cachescope.core.rights import NO_RIGHTS, Rights
 from cachescope.core.types import Epoch, TargetName
-from cachescope.kube.rest import ConflictError, Document
+from cachescope.kube.rest import Document
 
 log = logging.getLogger(__name__)
-
-ATTEMPTS = 8
 
 
 @dataclass(frozen=True)
@@ -119,15 +117,7 @@ class PoolLedgers:
             decision = asked.decide(seen.ledger)
             if decision.ledger is seen.ledger:
                 return seen, decision
-        for _ in range(ATTEMPTS):
-            try:
-                done = await self._step(asked)
-            except ConflictError:
-                continue
-            if done is not None:
-                return done
-        where = f"{asked.place.namespace}/{asked.place.name}"
-        raise ClusterError(f"the ledger {where} is written by somebody else all the time; find out by whom")
+        return await until_written(lambda: self._step(asked), f"the ledger {asked.place.namespace}/{asked.place.name}")
 
     async def _step(self, asked: Asked) -> tuple[Stored, Decision] | None:
         """Read and decide; `None` when a first state was written, and what is declared is still to be decided."""

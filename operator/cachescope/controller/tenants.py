@@ -22,7 +22,7 @@ from cachescope.controller.installation import Installation
 from cachescope.controller.store import Key
 from cachescope.controller.tenant_secrets import TenantSecrets
 from cachescope.controller.unfenced_denials import unfenced_denials
-from cachescope.controller.verdicts import Verdict, accepted_spec, report
+from cachescope.controller.verdicts import Verdict, accepted_spec, fields_of, report
 from cachescope.core.errors import ClusterError, SpecError
 from cachescope.core.labels import API_KEYS_LABEL
 from cachescope.kube.kinds import collection_of
@@ -62,6 +62,7 @@ class Tenants:
         self._secrets = TenantSecrets(site.rest, site.store, clock=clock, again=site.again)
         self._lock = asyncio.Lock()
         self._unsure: set[Key] = set()
+        self._awaiting: dict[Key, list[str]] = {}
 
     def hear(self, key: Key, _old: Document | None, new: Document | None) -> None:
         """Take a change of the store over; when an identity becomes free, those who wait for it are looked at again."""
@@ -69,6 +70,7 @@ class Tenants:
             return
         if new is None:
             self._secrets.forget(key)
+            self._awaiting.pop(key, None)
         freed = self._claimants.remove(_owner(key)) if new is None else self._claimants.put(claimant_of(new))
         self._call(freed)
 
@@ -100,8 +102,9 @@ class Tenants:
             tenant = parse(Tenant, document, f"Tenant {key.name}")
         except SpecError:
             return  # it changed meanwhile, which brings it here again
-        if self._denied(key, document):
+        if denied := self._denied(key, document):
             self._site.again(key, DENIED_SECONDS)
+            await report(self._site.rest, document, fields_of(document), [_no(Reason.AWAITING_FENCE, _denying(denied))])
             return
         found = self._claimants.acceptance(_owner(key), max(int(self._now() * 1000), self._claimants.latest + 1))
         if (seconds := self._claimants.waits(_owner(key))) is not None:
@@ -116,17 +119,25 @@ class Tenants:
             raise
         self._unsure.discard(key)
 
-    def _denied(self, key: Key, document: Document) -> bool:
-        """Whether a tenant that holds nothing has to wait: what it holds already is refused by gateways, and stays its own."""
+    def _denied(self, key: Key, document: Document) -> list[str]:
+        """For what a tenant that holds nothing has to wait: what it holds already is refused by gateways, and stays its own."""
         if (document.get("status") or {}).get("accepted"):
-            return False
+            return []
         site = self._site
-        open_ones = unfenced_denials(
+        found = unfenced_denials(
             site.store, site.keys.targets, self._rulers, tenant=key, outcomes=site.outcomes, fences=site.fences
         )
-        if open_ones:
-            log.info("tenant waits until it is denied", extra={"namespace": key.namespace, "tenant": key.name, "by": open_ones})
-        return bool(open_ones)
+        self._log_denied(key, sorted(found))
+        return sorted(found)
+
+    def _log_denied(self, key: Key, by: list[str]) -> None:
+        """Log once what a tenant waits for: it is looked at twice a second. No log names a tenant."""
+        if by and by != self._awaiting.get(key):
+            log.info("a tenant waits until it is denied", extra={"namespace": key.namespace, "by": by})
+        if by:
+            self._awaiting[key] = by
+        else:
+            self._awaiting.pop(key, None)
 
     async def _settle(self) -> None:
         """Read back what was written when the answer was lost."""
@@ -142,6 +153,11 @@ class Tenants:
 
 def _owner(key: Key) -> Owner:
     return Owner(key.namespace, key.name)
+
+
+def _denying(epochs: Sequence[str]) -> str:
+    """Why a tenant holds nothing yet."""
+    return f"CacheEpochs deny it and are not fenced yet; it holds no identity before they are: {', '.join(epochs)}"
 
 
 def _accepted(tenant: Tenant, found: Acceptance, secrets: Mapping[str, Reason]) -> Verdict:

@@ -46,7 +46,6 @@ from cachescope.core.ledgers import (
     Mark,
     Role,
     advanced,
-    followed,
     reborn,
     shard_name,
 )
@@ -167,17 +166,13 @@ def decide(
     )
 
 
-def followed_shard(head: Ledger, name: str, known: Ledger | None, newer: Ledger) -> Ledger:
-    """The shard that a gateway holds after a later read. One of another lineage waits for the head that names it.
+def awaits_head(head: Ledger, name: str, known: Ledger, newer: Ledger) -> bool:
+    """Whether a gateway keeps the shard that it knows, since no head that it knows names the other lineage of the newer one.
 
     Shards are written before their head: after a restore one may have lost what only the new head makes up for, by refusing all.
-
-    Raises:
-        LedgerFork: It does not follow from the known one.
     """
     mark = head.shards.get(name)
-    waits = known is not None and newer.lineage != known.lineage and mark is not None and mark.lineage != newer.lineage
-    return known if known is not None and waits else followed(known, newer)
+    return newer.lineage != known.lineage and mark is not None and mark.lineage != newer.lineage
 
 
 def writes(before: Authorization, after: Authorization) -> tuple[tuple[str, Ledger], ...]:

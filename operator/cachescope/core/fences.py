@@ -38,9 +38,10 @@ class Wanted:
         key: Of the ledger, as leases name it.
         sequence: Of the state.
         version: Version of the object that was written with it.
-        written_ms: When it was written.
+        written_ms: When it was written, or first seen by a process that did not write it.
         namespace: Of the ledger.
         pool: Name of the pool whose cache it is about; empty for authorization.
+        written: Whether this process wrote it, so that the moment is that of the write.
     """
 
     key: str
@@ -49,6 +50,7 @@ class Wanted:
     written_ms: int
     namespace: str
     pool: str = ""
+    written: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Reading ledgers: from the untyped spec of an `EpochLedger`, or from the witness in a lease, to a `Ledger`."""
+"""Ledgers as documents: the spec of an `EpochLedger`, or the witness in a lease, read to a `Ledger`, and written from one."""
 
 from __future__ import annotations
 
@@ -8,13 +8,19 @@ from typing import Any
 
 from cachescope.core.epochs import epoch
 from cachescope.core.errors import SpecError
-from cachescope.core.ledgers import Flags, Floor, Ledger, Lineage, Mark, Role
-from cachescope.core.rights import read_rights
+from cachescope.core.ledgers import Flags, Floor, Ledger, Lineage, Mark, Role, content
+from cachescope.core.rights import read_rights, write_rights
 from cachescope.core.types import Digest, Epoch, TargetName
 
 _TARGET = re.compile(r"[0-9a-f]{64}\Z")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}\Z")
 _SHORT_DIGEST = re.compile(r"[0-9a-f]{32}\Z")
+
+
+def write_ledger(ledger: Ledger) -> dict[str, Any]:
+    """The spec of an `EpochLedger`, as `parse_ledger` reads it, without its MAC (`ledger_seals.seal`)."""
+    lists = {"history": list(ledger.history), "ancestors": list(ledger.ancestors or ())}
+    return {**content(ledger), "digest": ledger.digest, **lists, "longestRight": write_rights(ledger.longest)}
 
 
 def parse_ledger(spec: Any) -> Ledger:  # noqa: ANN401 - the parser is where untyped JSON ends

@@ -14,8 +14,8 @@ from typing import Any
 from cachescope.core.digests import sha256
 from cachescope.core.errors import SpecError
 from cachescope.core.keys import Key, KeyRing, matches
-from cachescope.core.ledger_documents import parse_ledger, parse_mark
-from cachescope.core.ledgers import Ledger, Lineage, Mark, write_ledger
+from cachescope.core.ledger_documents import parse_ledger, parse_mark, write_ledger
+from cachescope.core.ledgers import Ledger, Lineage, Mark
 
 Place = str
 """Where a ledger belongs: a pool's UID, or `authorization_key` of a namespace; a shard's is that and its name."""

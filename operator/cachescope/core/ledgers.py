@@ -1,4 +1,4 @@
-"""Ledgers: the objects that hold what stands, as values; parsed, written, digested, and never allowed to fall.
+"""Ledgers: the objects that hold what stands, as values; written, digested, and never allowed to fall.
 
 There are three roles. A **Pool** ledger holds the cache epochs of one pool (its own and those of its CacheScopes) and its incident
 flags. The **Authorization** head of a namespace holds what changed lately for tenants and principals, the marks of the shards, and
@@ -13,7 +13,8 @@ Rules:
 - the ledger lists the digests of its last states, so that whoever holds one of them can be told apart from one who holds a state
   that this history never had: that is a fork, and only a restore makes one.
 
-Who may write what, and when, is in `pool_rules` and `authorization_rules`; restores are in `restores`; MACs in `ledger_seals`.
+Who may write what, and when, is in `pool_rules` and `authorization_rules`; restores are in `restores`, MACs in
+`ledger_seals`, the parser in `ledger_documents`.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from typing import Any
 from cachescope.core.digests import Plain, digest
 from cachescope.core.epochs import FIRST_EPOCH, EpochVector
 from cachescope.core.errors import SpecError
-from cachescope.core.rights import NO_RIGHTS, Rights, write_rights
+from cachescope.core.rights import NO_RIGHTS, Rights
 from cachescope.core.types import Digest, Epoch, TargetName
 
 AUTHORIZATION_HEAD = "authorization.head"
@@ -383,12 +384,6 @@ def content(ledger: Ledger) -> dict[str, Plain]:
         "confirmed": ledger.confirmed,
         "incidents": dict(sorted(ledger.incidents.items())),
     }
-
-
-def write_ledger(ledger: Ledger) -> dict[str, Any]:
-    """The spec of an `EpochLedger`, as `parse_ledger` reads it, without its MAC (`ledger_seals.seal`)."""
-    lists = {"history": list(ledger.history), "ancestors": list(ledger.ancestors or ())}
-    return {**content(ledger), "digest": ledger.digest, **lists, "longestRight": write_rights(ledger.longest)}
 
 
 def write_mark(mark: Mark) -> dict[str, Plain]:

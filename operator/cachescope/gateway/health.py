@@ -41,9 +41,9 @@ class Health(Collector):
         )
         left = standing.right.left_ms(standing.clock()) / 1000
         yield GaugeMetricFamily("cachescope_gateway_right_seconds", "Until the gateway's right ends; 0 without one.", left)
-        if snapshot is not None:
+        if lease_ms := standing.lease_ms():
             text = "Length of a right; it is renewed every third of that."
-            yield GaugeMetricFamily("cachescope_gateway_lease_seconds", text, snapshot.settings.lease_seconds)
+            yield GaugeMetricFamily("cachescope_gateway_lease_seconds", text, lease_ms / 1000)
         fresh = standing.fresh_left_ms() / 1000
         yield GaugeMetricFamily("cachescope_gateway_fresh_seconds", "For which it still decides, without reuse or a right.", fresh)
         yield self._state()

@@ -30,7 +30,7 @@ from cachescope.gateway.configuration import Configuration
 from cachescope.gateway.lease_store import meaning
 from cachescope.gateway.ledger_heads import LedgerRead
 from cachescope.gateway.readings import KnownLedger, Reading, read_ledger, whatever
-from cachescope.gateway.short_leases import write_readable
+from cachescope.gateway.short_leases import ReadableStatements
 from cachescope.gateway.snapshot import Snapshot
 from cachescope.kube.rest import ApiError, NotFoundError, collection
 from cachescope.kube.watched import Api, Name, name_of, pages
@@ -92,6 +92,7 @@ class GatewayLease:
         self._routable = routable
         self._times = times
         self._boot_id = secrets.token_hex(16)
+        self._statements = ReadableStatements()
         self._released = False
         self._said_marks: Mapping[str, Mark] | None = None
         self._said_pods: Mapping[str, tuple[str, ...]] | None = None
@@ -135,7 +136,7 @@ class GatewayLease:
             lease_seconds=self._times.lease_ms // 1000,
             renew_time=renew_time(),
             version=cachescope.__version__,
-            statement=write_readable(snapshot.keys.lease, statement),
+            statement=self._statements.write(snapshot.keys.lease, statement),
         )
         return spec.model_dump(by_alias=True)
 

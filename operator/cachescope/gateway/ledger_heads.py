@@ -7,7 +7,7 @@ Rules:
   was known (a fork, or a lineage that lacks some of it), or cannot be read, is not in use: nothing is issued by it, and it is not
   acknowledged;
 - the watch is a hint: it raises a head within its lineage, at once. Whatever else it shows is left to the next round, and asks for
-  one. It brings shards too, which count only by the marks of a head;
+  one. It brings shards too, which count only by the marks of a head; one of another lineage waits for a head that names it;
 - a ledger that vanished is not in use; what was seen of it is remembered for when it comes back, and denies who was denied.
 """
 
@@ -19,6 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from cachescope.core.authorization_rules import awaits_head
 from cachescope.core.errors import SpecError
 from cachescope.core.ledgers import AUTHORIZATION_HEAD, Ledger, LedgerFork, Role, authorization_key, followed
 from cachescope.core.lineages import taken
@@ -111,13 +112,21 @@ class LedgerHeads:
         self._in_use, self._unread = set(), {}
         for name, reading in {**read.heads, **read.shards}.items():
             try:
-                self._keep(name, _after_read(read.before.get(name), self._known.get(name), reading))
+                if not self._awaits_head(name, reading.value):
+                    self._keep(name, _after_read(read.before.get(name), self._known.get(name), reading))
                 self._in_use.add(name)
             except SpecError as error:
                 self._unread[name] = str(error)
             except Exception as error:  # this ledger is not in use; the others go on
                 self._unread[name] = f"its ledger cannot be followed ({fault_of(error)['error']}); report this with the object"
         return self._changed()
+
+    def _awaits_head(self, name: Name, newer: KnownLedger | None) -> bool:
+        """Whether what is known of a shard stays, until a head names the lineage of the newer one."""
+        known, head = self._known.get(name), self._known.get(Name(name.namespace, AUTHORIZATION_HEAD))
+        if known is None or head is None or newer is None or newer.ledger.role is not Role.SHARD:
+            return False
+        return awaits_head(head.ledger, name.name, known.ledger, newer.ledger)
 
     def hint(self, ledgers: Readings) -> tuple[bool, bool]:
         """Take over what the watch shows, as far as it may; whether what stands changed, and whether to read."""

@@ -104,7 +104,12 @@ class Gateway:
         self.configuration = Configuration(options.root, self.followed.stores, key_sets, now=time.time)
         self.fleet = Fleet(self.followed.slices, challenger, GuardLeases(self.followed.leases.get), clock=self.clock)
         self.standing = Standing(
-            self.configuration, self.right, self.clock, self.followed.ages, fresh_ms=lambda: self._times.fresh_ms
+            self.configuration,
+            self.right,
+            self.clock,
+            self.followed.ages,
+            fresh_ms=lambda: self._times.fresh_ms,
+            lease_ms=lambda: self._times.lease_ms,
         )
 
     def tasks(self) -> list[Coroutine[Any, Any, None]]:
@@ -145,8 +150,10 @@ class Gateway:
                     self._key_sets.tend(snapshot.settings)
             # A pause as long as the work: changes that come in one after the other are taken over together.
             await asyncio.sleep(max(LEAST_PAUSE_SECONDS, time.monotonic() - started))
+            # Not `wait_for`: before Python 3.12 it loses a cancellation that comes together with what it waits for.
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), REFRESH_SECONDS)
+                async with asyncio.timeout(REFRESH_SECONDS):
+                    await self._changed.wait()
 
     async def _keep_policy(self) -> None:
         """List what an authorization head wants and no watch shows: a watch that stalled says nothing of itself."""
@@ -154,11 +161,13 @@ class Gateway:
         while True:
             await loading.lacking()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(loading.complete(), STALE_SECONDS)
+                async with asyncio.timeout(STALE_SECONDS):
+                    await loading.complete()
             with steady:
                 for kind in self.configuration.stale:
                     wanted = [item for item in loading.unmet if item.kind == kind]
-                    version = await asyncio.wait_for(self.followed.renew(kind), LIST_SECONDS)
+                    async with asyncio.timeout(LIST_SECONDS):
+                        version = await self.followed.renew(kind)
                     loading.listed(wanted, version)
             self._changed.set()
 

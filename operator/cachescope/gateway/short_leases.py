@@ -22,14 +22,26 @@ MOST_BYTES: Final = MAX_CHARACTERS * 3 // 4 - 4096
 """Of the JSON below the base64; the rest is for what is always there, and the MAC."""
 
 
-def write_readable(key: Key, statement: LeaseStatement) -> str:
-    """Sign a statement, or as much of it as can be read."""
-    text = write_lease(key, statement)
-    return text if len(text) <= MAX_CHARACTERS else write_lease(key, fitting(statement))
+class ReadableStatements:
+    """Writes the statements of one process; what is left out is logged when that begins or changes, and not with each of them."""
+
+    def __init__(self) -> None:
+        self._lost: frozenset[str] = frozenset()
+
+    def write(self, key: Key, statement: LeaseStatement) -> str:
+        """Sign a statement, or as much of it as can be read."""
+        text, lost = write_lease(key, statement), dict[str, int]()
+        if len(text) > MAX_CHARACTERS:
+            fits, lost = _fitting(statement)
+            text = write_lease(key, fits)
+        if lost and self._lost != lost.keys():
+            log.warning("the lease is too long: something is left out; run another installation for some of the pools", extra=lost)
+        self._lost = frozenset(lost)
+        return text
 
 
-def fitting(statement: LeaseStatement) -> LeaseStatement:
-    """As much of a statement as can be read."""
+def _fitting(statement: LeaseStatement) -> tuple[LeaseStatement, dict[str, int]]:
+    """As much of a statement as can be read, and how many entries of which parts are left out."""
     left = MOST_BYTES
     marks = {name: write_mark(mark) for name, mark in statement.acknowledged.items()}
     kept: dict[str, dict[str, Any]] = {}
@@ -37,9 +49,8 @@ def fitting(statement: LeaseStatement) -> LeaseStatement:
     for field, entries in parts.items():
         kept[field], left = _first(entries, left)
     lost = {field: len(entries) - len(kept[field]) for field, entries in parts.items() if len(kept[field]) < len(entries)}
-    log.warning("the lease is too long: something is left out; run another installation for some of the pools", extra=lost)
     acknowledged = {name: statement.acknowledged[name] for name in kept["acknowledged"]}
-    return replace(statement, acknowledged=acknowledged, witnesses=kept["witnesses"], routable=kept["routable"])
+    return replace(statement, acknowledged=acknowledged, witnesses=kept["witnesses"], routable=kept["routable"]), lost
 
 
 def _first(entries: Mapping[str, Any], left: int) -> tuple[dict[str, Any], int]:

@@ -51,6 +51,7 @@ class Standing:
         clock: The clock of the right, in milliseconds.
         ages: Seconds since the API server last answered, by watch; `None` before the first answer.
         fresh_ms: For how long the gateway goes on once its right ran out: what its leases say.
+        lease_ms: How long its rights last: what its leases say, whatever the settings say since; 0 before the first.
     """
 
     configuration: Configuration
@@ -58,6 +59,7 @@ class Standing:
     clock: Callable[[], int]
     ages: Callable[[], Mapping[str, float | None]]
     fresh_ms: Callable[[], int] = lambda: 0
+    lease_ms: Callable[[], int] = lambda: 0
 
     def in_force(self) -> InForce | None:
         """What to decide with, or `None` when nothing may be decided."""
@@ -67,7 +69,8 @@ class Standing:
     async def settled(self) -> None:
         """Wait a moment for policy that is being loaded; nothing else is waited for."""
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self.configuration.loading.complete(), SETTLE_SECONDS)
+            async with asyncio.timeout(SETTLE_SECONDS):
+                await self.configuration.loading.complete()
 
     def state(self) -> State:
         """How far the gateway may decide."""

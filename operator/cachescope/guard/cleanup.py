@@ -24,8 +24,8 @@ from cachescope.core.heads import Heads
 from cachescope.core.log_lines import fault_of
 from cachescope.core.types import TargetName
 from cachescope.guard.histogram import Histogram
-from cachescope.guard.waiting import within
 from cachescope.guard.wire import Scope
+from cachescope.leases.waiting import within
 
 _LOG = logging.getLogger(__name__)
 _PAUSE_SECONDS = 0.5

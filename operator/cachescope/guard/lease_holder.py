@@ -72,6 +72,7 @@ class LeaseHolder:
         self._keys = {settings.pool: settings.pool_uid, AUTHORIZATION_HEAD: authorization_key(settings.namespace)}
         self._said: dict[str, Mark] = {}
         self._ended = False
+        self._too_long = False
         self._raised = asyncio.Event()
         self.rounds = Rounds(
             store,
@@ -197,8 +198,11 @@ class LeaseHolder:
     def _signed(self, statement: LeaseStatement) -> str:
         text = write_lease(self._key(), statement)
         if len(text) <= MAX_CHARACTERS:
+            self._too_long = False
             return text
-        _LOG.warning("the witnesses are too long for a lease; it says the rest without them", extra={"characters": len(text)})
+        if not self._too_long:
+            _LOG.warning("the witnesses are too long for a lease; it says the rest without them", extra={"characters": len(text)})
+        self._too_long = True
         return write_lease(self._key(), replace(statement, witnesses={}))
 
     def _key(self) -> Key:

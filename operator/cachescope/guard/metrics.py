@@ -42,7 +42,7 @@ def exposition(process: GuardProcess, requests: Requests) -> str:
         *_gauge("right_generation", "Number of the unbroken chain of rights; it rises after each gap.", process.source.generation),
         *_family("rounds_total", "counter", "Lease rounds by how they ended.", {"outcome": rounds}),
         *_family("head_sequence", "gauge", "Sequence of each applied ledger.", {"ledger": _sequences(process.source.heads)}),
-        *_family("acknowledged_sequence", "gauge", "Sequence acknowledged of each.", {"ledger": _sequences(process.acknowledged)}),
+        *_family("acknowledged_sequence", "gauge", "Sequence acknowledged of each.", {"ledger": _acknowledged(process)}),
         *_gauge("digests_known", "Whether the engine's digests are known.", int(process.engine is not None)),
     ]
     return "\n".join(lines) + "\n"
@@ -52,6 +52,19 @@ def _sequences(heads: Heads | None) -> Mapping[str, int]:
     if heads is None:
         return {}
     return {"pool": heads.pool.sequence, "authorization": heads.authorization.sequence}
+
+
+def _acknowledged(process: GuardProcess) -> Mapping[str, int]:
+    """Sequences of what is acknowledged; 0 of an earlier lineage, whose numbers say nothing of the one that is applied."""
+    applied, acknowledged = process.source.heads, process.acknowledged
+    if applied is None or acknowledged is None:
+        return _sequences(acknowledged)
+    lineages = (
+        acknowledged.pool.lineage == applied.pool.lineage,
+        acknowledged.authorization.lineage == applied.authorization.lineage,
+    )
+    found = _sequences(acknowledged)
+    return {name: found[name] if same else 0 for name, same in zip(("pool", "authorization"), lineages, strict=True)}
 
 
 def _family(name: str, kind: str, text: str, values: Mapping[str, Mapping[str, int]]) -> Iterator[str]:

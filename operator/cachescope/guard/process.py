@@ -35,7 +35,7 @@ from cachescope.guard.heads import HeadSource, RightKeeper
 from cachescope.guard.in_flight import Flight, InFlight
 from cachescope.guard.key_folder import KeyFolder
 from cachescope.guard.settings import Settings
-from cachescope.guard.waiting import within
+from cachescope.leases.waiting import within
 
 _LOG = logging.getLogger(__name__)
 _NONCE = re.compile(r"[A-Za-z0-9_-]{16,128}\Z")

@@ -36,6 +36,7 @@ from cachescope.core.ledgers import LedgerFork
 from cachescope.core.log_lines import fault_of
 from cachescope.leases.pace import LEAST_SECONDS, Pace
 from cachescope.leases.ports import Holder, LeaseConflict, LeaseGone, LeaseStore, LostAnswer, ServerBusy, Stored
+from cachescope.leases.waiting import within
 
 _LOG = logging.getLogger(__name__)
 _T = TypeVar("_T")
@@ -231,7 +232,10 @@ class Rounds:
         self._ended = True
         self._right.revoke()
         try:
-            await asyncio.wait_for(self._say_released(), _RELEASE_SECONDS)
+            said = await within(self._say_released(), _RELEASE_SECONDS)
+            if not said.done():
+                raise ClusterError(f"it took more than {_RELEASE_SECONDS} s")
+            said.result()
         except Exception as error:
             _LOG.warning("the lease was not released; its end is waited for", extra=_said(error))
 

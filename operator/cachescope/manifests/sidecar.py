@@ -49,7 +49,7 @@ def sidecar_container(platform: Platform, pool: ServingPool, pool_target: Target
         "command": list(COMMAND),
         "env": environment(dict(sorted(values.items())), **OWN_FIELDS),
         "ports": guard_ports(),
-        "resources": _RESOURCES,
+        "resources": pool.spec.guard.resources or _RESOURCES,
         "securityContext": container_security(),
         "readinessProbe": http_probe("/health", "http"),
         "volumeMounts": [*key_and_state_mounts(), *model_mounts(pool)],

@@ -20,8 +20,8 @@ from cachescope.core.ledgers import AUTHORIZATION_HEAD, Role, authorization_key
 HEADS = "authorization heads"
 FENCES = "fences"
 ACKNOWLEDGED = "acknowledgements"
-LATE = timedelta(minutes=10)
-"""About the longest lease that there can be, and above what a guard without a right may go on for with the default settings."""
+LATE = timedelta(minutes=15)
+"""Above the longest wait that docs/incidents.md gives for the default settings."""
 
 
 def check(observed: Observed) -> Iterator[Finding]:
@@ -92,19 +92,31 @@ def _acknowledged(observed: Observed) -> Iterator[Finding]:
 
 
 def _behind(lease: Document, ledgers: Mapping[tuple[str, str], Document], now: datetime) -> Iterator[Finding]:
-    """Ledgers that a guard has had its lease's length to acknowledge, and did not."""
+    """Ledgers that a guard has had its lease's length and a drain to acknowledge, and did not."""
     statement, namespace = _statement(lease), lease["metadata"]["namespace"]
     keys = {lease["spec"].get("pool", ""): str(statement.get("pool_uid")), AUTHORIZATION_HEAD: authorization_key(namespace)}
+    # A guard that drains what one of them made old acknowledges neither.
+    patience = length(lease) + MARGIN + _drain(ledgers.get((namespace, lease["spec"].get("pool", ""))))
     for name, key in keys.items():
         ledger, mark = ledgers.get((namespace, name)), (statement.get("acknowledged") or {}).get(key) or {}
-        if ledger is None or now - written(ledger) <= length(lease) + MARGIN or _holds(mark, ledger["spec"]):
+        if ledger is None or now - written(ledger) <= patience or _holds(mark, ledger["spec"]):
             continue
         yield failed(
             ACKNOWLEDGED,
-            f"the guard in {namespace}/{lease['spec']['pod']} acknowledges {mark.get('sequence', 'nothing')} of the EpochLedger "
-            f"{namespace}/{name}, which stands at {ledger['spec']['sequence']}",
+            f"the guard in {namespace}/{lease['spec']['pod']} acknowledges {_named(mark) or 'nothing'} of the EpochLedger "
+            f"{namespace}/{name}, which stands at {_named(ledger['spec'])}",
             "see its log: what it still has in flight, and whether the engine confirms; then delete its pod",
         )
+
+
+def _drain(ledger: Document | None) -> timedelta:
+    """For how long the ledger of a pool lets answers end."""
+    return timedelta(seconds=max(((ledger or {}).get("spec") or {}).get("drainSeconds", {}).values(), default=0))
+
+
+def _named(state: Document) -> str:
+    """A state of a ledger; sequences of two lineages say nothing of each other."""
+    return f"{state['sequence']} of lineage {state['lineage']['generation']}" if "sequence" in state and "lineage" in state else ""
 
 
 def _holds(mark: Document, spec: Document) -> bool:
