@@ -22,7 +22,7 @@ from cachescope.core.authorization_rules import (
     followed_shard,
     writes,
 )
-from cachescope.core.declarations import Declaration, Postponed, incident_key
+from cachescope.core.declarations import DENIED, READMITTED, Declaration, Postponed, incident_key
 from cachescope.core.digests import digest
 from cachescope.core.ledgers import AUTHORIZATION_HEAD, Floor, Ledger, LedgerFork, Lineage, Role, advanced, reborn, shard_name
 from cachescope.core.types import Epoch, TargetName
@@ -122,6 +122,45 @@ def test_credentials_issued_before_never_become_good_again() -> None:
     found = decided(EMPTY, asked).state
     assert decided(found, replace(asked, issued_before=10)).state == found
     assert decided(found, replace(asked, issued_before=2000)).state.floor(RED).issued_before == 2000
+
+
+def test_a_moment_that_is_raised_on_a_counted_incident_advances_the_epoch_once_more() -> None:
+    """Guards judge by epochs alone: without one of its own, what was issued between the two moments would be used on."""
+    asked = Declaration("d", RED, incident="i", issued_before=1000)
+    found = decided(EMPTY, asked).state
+    assert found.floor(RED) == Floor(Epoch(2), Epoch(2), issued_before=1000), "one that comes with its incident has its epoch"
+    later = decided(found, replace(asked, issued_before=2000))
+    assert later.state.floor(RED) == Floor(Epoch(3), Epoch(3), issued_before=2000)
+    assert (later.given, later.state.head.below(found.head.vector(RED))) == ({"d": 2}, (RED,))
+    assert decided(later.state, replace(asked, issued_before=2000)).state == later.state
+    other = Declaration("e", RED, incident="j", issued_before=3000)
+    assert decided(later.state, other).state.floor(RED).epoch == 4
+
+
+def test_a_denial_that_was_taken_back_before_it_was_declared_is_held_and_one_of_a_new_id_denies() -> None:
+    rotation, readmit = Declaration("i", RED, incident="i"), Declaration("r", RED, incident="r", readmit=True)
+    back = decided(decided(EMPTY, rotation).state, rotation, readmit).state
+    for late in (deny(RED), deny(RED, "r", name="i")):
+        found = decided(back, late, readmit)
+        assert (found.state, found.held) == (back, {"i": READMITTED})
+    found = decided(back, rotation, readmit, deny(RED, "new"))
+    assert (found.state.floor(RED).denies, found.held) == (True, {"r": DENIED})
+
+
+def test_a_denial_that_stands_by_another_one_is_not_held() -> None:
+    rotation, readmit = Declaration("i", RED, incident="i"), Declaration("r", RED, incident="r", readmit=True)
+    back = decided(decided(EMPTY, rotation).state, rotation, readmit).state
+    assert decided(back, deny(RED), deny(RED, "j")).held == {}
+
+
+def test_a_readmission_never_takes_back_the_denial_of_its_own_incident() -> None:
+    """Also once the CacheEpoch of the denial is gone: that takes nothing back."""
+    readmit = Declaration("z", RED, incident="z", readmit=True)
+    both = decided(EMPTY, deny(RED, "z", name="y"), readmit)
+    assert (both.state.floor(RED).denies, both.held) == (True, {"z": DENIED})
+    alone = decided(both.state, readmit)
+    assert (alone.state, alone.held) == (both.state, {"z": DENIED})
+    assert not decided(both.state, replace(readmit, incident="new")).state.floor(RED).denies
 
 
 def test_the_head_lists_the_latest_changes_and_says_how_far_back() -> None:
