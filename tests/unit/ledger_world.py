@@ -211,7 +211,8 @@ class Operator:
             if (said := restores.said(found, world.restorations.values(), fresh=world.fresh())) is not found:
                 self._one(world, POOL_LEDGER, said)
                 return
-            small = pool_rules.compacted(found, world.caches(), pool=POOL, fresh=world.fresh())
+            resumed = world.resume_after
+            small = pool_rules.compacted(found, world.caches(), pool=POOL, resume_after=resumed, fresh=world.fresh())
         except SpecError:
             return
         if small is not found:
