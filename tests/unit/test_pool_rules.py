@@ -29,7 +29,7 @@ from cachescope.core.pool_rules import (
     compacted,
     decide,
     first_ledger,
-    latest_incident,
+    resumable_incident,
 )
 from cachescope.core.types import Epoch, TargetName
 
@@ -130,11 +130,11 @@ def test_a_counter_at_its_end_is_held_and_not_an_error() -> None:
     assert (found.ledger is ended, found.held, found.given) == (True, {"d": EXHAUSTED}, {})
 
 
-def test_flags_are_cleared_by_the_latest_incident_alone() -> None:
+def test_flags_are_cleared_by_the_resumable_incident_alone() -> None:
     stop, bypass = replace(asks(incident="i"), stop_public=True), replace(asks(incident="j", name="e"), bypass=True)
     both = decided(decided(FIRST, stop).ledger, stop, bypass).ledger
     assert both.flags == Flags(Epoch(2), Epoch(3), Epoch(0))
-    assert latest_incident(both, POOL) == 3
+    assert resumable_incident(both, POOL) == 3
     for older in ("i", "unknown", None):
         assert decided(both, stop, bypass, resume_after=older).ledger is both
     after = decided(both, stop, bypass, resume_after="j").ledger
@@ -148,7 +148,7 @@ def test_flags_survive_that_nobody_declares_them_and_belong_to_the_pool() -> Non
     stopped = decided(FIRST, stop).ledger
     assert decided(stopped).ledger is stopped
     of_scope = decided(stopped, replace(asks(incident="s", name="e", of=SCOPE), stop_public=True), resume_after="s").ledger
-    assert (of_scope.flags, latest_incident(of_scope, POOL)) == (stopped.flags, 2)
+    assert (of_scope.flags, resumable_incident(of_scope, POOL)) == (stopped.flags, 2)
 
 
 def test_a_flag_that_is_added_to_an_incident_later_holds_too() -> None:
@@ -171,8 +171,9 @@ def test_of_two_incidents_of_one_epoch_nobody_can_resume_after_either() -> None:
     both = replace(FIRST, flags=Flags(bypassed=Epoch(2)), incidents={incident_key(POOL, name): Epoch(2) for name in "ij"})
     for name in "ij":
         assert decided(both, resume_after=name).ledger is both
-    again = decided(both, asks(incident="k"), resume_after="k").ledger
-    assert not again.flags.bypasses
+    again = decided(both, asks(incident="k")).ledger
+    assert (resumable_incident(both, POOL), resumable_incident(again, POOL)) == (None, 3)
+    assert not decided(again, resume_after="k").ledger.flags.bypasses
 
 
 def test_what_drains_is_not_cut_and_a_later_abort_cuts_it() -> None:
@@ -220,7 +221,7 @@ def test_a_full_ledger_goes_on_in_a_new_lineage_without_what_nobody_declares() -
     found = compact(crowded, asks(incident="new"), asks(incident="s3", name="e", of=SCOPE))
     assert set(found.incidents) == {incident_key(SCOPE, "s3"), *few.incidents}
     assert (found.lineage, found.sequence, found.previous) == (Lineage(1001, FRESH.id), 1, "")
-    assert (found.floors, latest_incident(found, POOL)) == (crowded.floors, latest_incident(crowded, POOL))
+    assert (found.floors, resumable_incident(found, POOL)) == (crowded.floors, resumable_incident(crowded, POOL))
 
 
 def crowded_by_scopes(ledger: Ledger) -> Ledger:

@@ -231,7 +231,7 @@ def _latched(floor: Floor, asked: Sequence[Declaration], known: Mapping[str, Epo
         epoch = known.get(item.key or "", FIRST_EPOCH)
         if epoch and item.readmit:
             own = item.key in deniers or floor.denied == epoch
-            floor = replace(floor, readmitted=max(floor.readmitted, epoch - own))
+            floor = replace(floor, readmitted=max(floor.readmitted, Epoch(epoch - own)))
         if item.deny and epoch > floor.readmitted:
             floor = replace(floor, denied=max(floor.denied, epoch))
         if epoch > floor.abort_below and floor.drain_seconds and not item.drain_seconds:

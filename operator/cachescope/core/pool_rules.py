@@ -69,9 +69,12 @@ def first_ledger(lineage: Lineage) -> Ledger:
     return Ledger(Role.POOL, lineage, 1, base=FIRST_BASE)
 
 
-def latest_incident(ledger: Ledger, pool: TargetName) -> Epoch | None:
-    """The epoch of the pool's latest incident, declared or not; `None` when it had none."""
-    return max(of_target(ledger.incidents, pool).values(), default=None)
+def resumable_incident(ledger: Ledger, pool: TargetName) -> Epoch | None:
+    """The epoch of the pool's latest incident, declared or not; `None` where it has none that people can resume after."""
+    epochs = list(of_target(ledger.incidents, pool).values())
+    latest = max(epochs, default=FIRST_EPOCH)
+    above = max(ledger.flags.public_stopped, ledger.flags.bypassed) <= latest
+    return latest if above and epochs.count(latest) == 1 else None
 
 
 def decide(ledger: Ledger, declarations: Iterable[Declaration], *, pool: TargetName, resume_after: str | None) -> Decision:
@@ -136,7 +139,7 @@ def compacted(
 def _needed(ledger: Ledger, pool: TargetName, resume_after: str | None) -> set[str]:
     """Incidents that a ledger never forgets: of restores, the pool's latest, and those that people resumed after or declare to."""
     named, own = incident_key(pool, resume_after or ""), of_target(ledger.incidents, pool)
-    epochs = (latest_incident(ledger, pool), ledger.flags.resumed)
+    epochs = (max(own.values(), default=FIRST_EPOCH), ledger.flags.resumed)
     return {*of_target(ledger.incidents, NAMESPACE), *(key for key, value in own.items() if key == named or value in epochs)}
 
 
