@@ -246,7 +246,7 @@ class Operator:
             world.compact()
             self._all(world, state, small, writes)
             return
-        decision = authorization_rules.decide(state, world.people(), policy=world.policy, fresh=world.fresh())
+        decision = authorization_rules.decide(state, world.people(), policy=world.policy, fresh=world.fresh(), now=0)
         if self._all(world, state, decision.state, writes):
             world.promise(decision.given, world.people())
             world.check()

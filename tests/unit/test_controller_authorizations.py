@@ -187,13 +187,26 @@ async def test_a_denial_that_is_added_to_an_incident_that_was_taken_back_says_th
     assert "name another incident id" in bench.message("CacheEpoch", "e", "Held")
 
 
+async def test_a_moment_that_is_far_ahead_is_held_until_it_is_corrected(bench: Bench) -> None:
+    bench.declare(of_tenant(credentialsIssuedBefore="2062-01-01T00:00:00Z"))
+    await bench.authorize()
+    assert bench.condition("CacheEpoch", "e", "Held") == ("True", "JumpTooLarge")
+    assert "2062-01-01" in bench.message("CacheEpoch", "e", "Held")
+    bench.declare(of_tenant(credentialsIssuedBefore="1970-01-01T01:00:00Z"))
+    await bench.authorize()
+    assert (bench.condition("CacheEpoch", "e", "Held"), head_of(bench).floor(target(bench)).issued_before) == (
+        ("False", "NotHeld"),
+        3600,
+    )
+
+
 async def test_what_was_issued_before_a_moment_was_raised_is_behind(bench: Bench) -> None:
-    bench.declare(of_tenant(credentialsIssuedBefore="2026-01-01T00:00:00Z"))
+    bench.declare(of_tenant(credentialsIssuedBefore="1970-01-01T01:00:00Z"))
     await bench.authorize()
     head = head_of(bench)
     issued, seen = Epochs(EpochVector.of({}), head.vector(target(bench))), Heads(ledger(bench), head).seen
     assert judge(Heads(ledger(bench), head), issued, seen) is Standing.CURRENT
-    bench.declare(of_tenant(credentialsIssuedBefore="2026-06-01T00:00:00Z"))
+    bench.declare(of_tenant(credentialsIssuedBefore="1970-01-01T02:00:00Z"))
     await bench.authorize()
     assert judge(Heads(ledger(bench), head_of(bench)), issued, seen) is Standing.BEHIND
 

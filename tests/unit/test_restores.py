@@ -21,6 +21,7 @@ from cachescope.core.types import Epoch, TargetName
 
 POOL, RED, BLUE, GREEN = (TargetName(digit * 64) for digit in "abcd")
 FRESH = Lineage(5, "5" * 32)
+NOW = 1_800_000_000
 FIRST = first_ledger(Lineage(10, "1" * 32))
 SECOND = advanced(FIRST, floors={POOL: Floor(Epoch(3), Epoch(3))})
 THIRD = advanced(SECOND, floors={POOL: Floor(Epoch(4), Epoch(4))}, flags=Flags(Epoch(4), Epoch(0), Epoch(0)))
@@ -36,7 +37,7 @@ def deny(target: TargetName, incident: str = "i") -> Declaration:
 
 
 def after(state: Authorization, *asked: Declaration, policy: str = "p") -> Authorization:
-    return decide(state, asked, policy={"tenants": digest(policy)}, fresh=FRESH).state
+    return decide(state, asked, policy={"tenants": digest(policy)}, fresh=FRESH, now=NOW).state
 
 
 EMPTY = Authorization(first_head(Lineage(10, "1" * 32)))
