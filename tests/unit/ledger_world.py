@@ -6,13 +6,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from cachescope.core import authorization_rules, pool_rules, restores
-from cachescope.core.authorization_rules import Authorization
-from cachescope.core.declarations import Declaration, Restoration
+from cachescope.core.authorization_rules import Authorization, AuthorizationDecision
+from cachescope.core.declarations import Declaration, Restoration, incident_key
 from cachescope.core.epochs import EpochVector
 from cachescope.core.errors import SpecError
 from cachescope.core.heads import behind
-from cachescope.core.ledgers import AUTHORIZATION_HEAD, Floor, Ledger, LedgerFork, Lineage, Mark, followed
+from cachescope.core.ledgers import AUTHORIZATION_HEAD, Floor, Ledger, LedgerFork, Lineage, Mark, followed, shard_name
 from cachescope.core.lineages import taken, told
+from cachescope.core.pool_rules import Decision
 from cachescope.core.types import Digest, TargetName
 
 POOL_LEDGER = "pool"
@@ -107,7 +108,9 @@ class World:
     resume_after: str | None = None
     policy: dict[str, Digest] = field(default_factory=dict)
     given: dict[tuple[TargetName, str], int] = field(default_factory=dict)
-    denied: set[TargetName] = field(default_factory=set)
+    denied: dict[TargetName, int] = field(default_factory=dict)
+    readmissions: dict[tuple[TargetName, str], int] = field(default_factory=dict)
+    latest: list[str] = field(default_factory=list)
     readers: list[Reader] = field(default_factory=lambda: [Reader(), Reader(), Reader()])
     lineages: int = 0
     restores: int = 0
@@ -138,7 +141,7 @@ class World:
 
     def _pardon(self) -> None:
         """Everything is refused until people confirm, and what they did not revoke anew is over then."""
-        self.denied = set()
+        self.denied = {}
         for reader in self.readers:
             reader.floors, reader.announced = {}, {}
 
@@ -165,8 +168,39 @@ class World:
             if item.name in given and item.incident:
                 known = self.given.setdefault((item.target, item.incident), given[item.name])
                 assert known == given[item.name], f"incident {item.incident} advanced twice"
-                if item.deny and item.target in NEVER_READMITTED:
-                    self.denied.add(item.target)
+
+    def readmit(self) -> None:
+        """A readmission takes back what was denied before its incident was first counted as one, and nothing else."""
+        for item in (item for item in self.people() if item.readmit):
+            shard, key = self.objects.get(shard_name(item.target)), item.key
+            if shard is not None and key is not None and key in shard.incidents:
+                first = self.readmissions.setdefault((item.target, key), shard.incidents[key])
+                if first > self.denied.get(item.target, first):
+                    del self.denied[item.target]
+
+    def deny(self, decision: AuthorizationDecision) -> None:
+        """What is declared and not held is in force."""
+        for item in (item for item in self.people() if item.name in decision.given and item.name not in decision.held):
+            floor = decision.state.floor(item.target)
+            assert floor.denies or not item.deny, f"{item.name} is not held and denies nobody"
+            assert not (item.readmit and floor.denies), f"{item.name} is not held and readmits nobody"
+            assert item.issued_before <= floor.issued_before, f"{item.name} is not held and refuses nothing"
+            if item.deny:
+                self.denied[item.target] = floor.denied
+
+    def switch(self, before: Ledger, decision: Decision) -> None:
+        """A flag that is declared and not held is on; it falls when people resume after the latest incident, and no otherwise."""
+        after = decision.ledger.flags
+        for item in sorted(
+            (item for item in self.caches() if item.name in decision.given), key=lambda item: decision.given[item.name]
+        ):
+            if item.target == POOL and item.incident and item.incident not in self.latest:
+                self.latest.append(item.incident)
+        for item in (item for item in self.caches() if item.name in decision.given and item.name not in decision.held):
+            assert after.bypasses or not item.bypass, f"{item.name} is not held and nothing is off"
+            assert after.stops_public or not item.stop_public, f"{item.name} is not held and nothing is off"
+        fell = (before.flags.bypasses and not after.bypasses) or (before.flags.stops_public and not after.stops_public)
+        assert not fell or self.resume_after == self.latest[-1], f"{self.resume_after} is not the latest of {self.latest}"
 
     def compact(self) -> None:
         """After a compaction incidents may count again."""
@@ -179,8 +213,12 @@ class World:
         self.given = {}
         for reader in self.readers:
             reader.floors = dict(reader.announced)
-        known = [floor for reader in self.readers for floor in reader.announced.items()]
-        self.denied &= {target for target, floor in known if floor.denies}
+        known = {target for reader in self.readers for target, floor in reader.announced.items() if floor.denies}
+        # Of what was counted since the backup only the outcome is known: a readmission that comes again counts again.
+        self.denied = {target: epoch for target, epoch in self.denied.items() if target in known & NEVER_READMITTED}
+        self.readmissions = {}
+        copies = [self.objects[POOL_LEDGER], *(reader.held[POOL_LEDGER] for reader in self.readers if POOL_LEDGER in reader.held)]
+        self.latest = [name for name in self.latest if any(incident_key(POOL, name) in item.incidents for item in copies)]
 
     def check(self) -> None:
         """What holds whenever an operator wrote all that it decided."""
@@ -214,7 +252,8 @@ class Operator:
             if (said := restores.said(found, world.restorations.values(), fresh=world.fresh())) is not found:
                 self._one(world, POOL_LEDGER, said)
                 return
-            small = pool_rules.compacted(found, world.caches(), pool=POOL, fresh=world.fresh())
+            resumed = world.resume_after
+            small = pool_rules.compacted(found, world.caches(), pool=POOL, resume_after=resumed, fresh=world.fresh())
         except SpecError:
             return
         if small is not found:
@@ -224,6 +263,7 @@ class Operator:
         written = decision.ledger is found or self._one(world, POOL_LEDGER, decision.ledger)
         if written and world.objects[POOL_LEDGER] is decision.ledger:
             world.promise(decision.given, world.caches())
+            world.switch(found, decision)
 
     def people(self, world: World, *, writes: int) -> None:
         """One turn for tenants and principals, that ends after so many writes."""
@@ -248,9 +288,12 @@ class Operator:
             world.compact()
             self._all(world, state, small, writes)
             return
-        decision = authorization_rules.decide(state, world.people(), policy=world.policy, fresh=world.fresh())
-        if self._all(world, state, decision.state, writes):
+        decision = authorization_rules.decide(state, world.people(), policy=world.policy, fresh=world.fresh(), now=0, step=4)
+        done = self._all(world, state, decision.state, writes)
+        world.readmit()
+        if done:
             world.promise(decision.given, world.people())
+            world.deny(decision)
             world.check()
 
     def fold(self, world: World) -> None:

@@ -9,8 +9,9 @@ import pytest
 
 from cachescope.controller.authorizations import Authorizations
 from cachescope.controller.dispatch import authorization
-from cachescope.core.epochs import target_name
+from cachescope.core.epochs import EpochVector, target_name
 from cachescope.core.errors import ClusterError, SpecError
+from cachescope.core.heads import Epochs, Heads, Standing, judge
 from cachescope.core.ledger_documents import parse_ledger
 from cachescope.core.ledgers import AUTHORIZATION_HEAD, Floor, Ledger, shard_name
 from cachescope.core.types import TargetKind, TargetName
@@ -179,6 +180,43 @@ async def test_a_denial_is_taken_back_by_a_later_incident_and_not_by_deleting_it
     bench.declare(of_tenant(deny=True))
     await bench.authorize()
     assert head_of(bench).floors[target(bench)] == floor, "the same incident denies no second time"
+    assert bench.condition("CacheEpoch", "e", "Held") == ("True", "SpecBehindLedger")
+
+
+async def test_a_denial_that_is_added_to_an_incident_that_was_taken_back_says_that_it_denies_nobody(bench: Bench) -> None:
+    bench.declare(of_tenant())
+    await bench.authorize()
+    bench.declare(of_tenant("f", incident="over", readmit=True))
+    await bench.authorize()
+    bench.declare(of_tenant(deny=True))
+    await bench.authorize()
+    assert not head_of(bench).floors[target(bench)].denies
+    assert bench.condition("CacheEpoch", "e", "Held") == ("True", "SpecBehindLedger")
+    assert "name another incident id" in bench.message("CacheEpoch", "e", "Held")
+
+
+async def test_a_moment_that_is_far_ahead_is_held_until_it_is_corrected(bench: Bench) -> None:
+    bench.declare(of_tenant(credentialsIssuedBefore="2062-01-01T00:00:00Z"))
+    await bench.authorize()
+    assert bench.condition("CacheEpoch", "e", "Held") == ("True", "JumpTooLarge")
+    assert "2062-01-01" in bench.message("CacheEpoch", "e", "Held")
+    bench.declare(of_tenant(credentialsIssuedBefore="1970-01-01T01:00:00Z"))
+    await bench.authorize()
+    assert (bench.condition("CacheEpoch", "e", "Held"), head_of(bench).floor(target(bench)).issued_before) == (
+        ("False", "NotHeld"),
+        3600,
+    )
+
+
+async def test_what_was_issued_before_a_moment_was_raised_is_behind(bench: Bench) -> None:
+    bench.declare(of_tenant(credentialsIssuedBefore="1970-01-01T01:00:00Z"))
+    await bench.authorize()
+    head = head_of(bench)
+    issued, seen = Epochs(EpochVector.of({}), head.vector(target(bench))), Heads(ledger(bench), head).seen
+    assert judge(Heads(ledger(bench), head), issued, seen) is Standing.CURRENT
+    bench.declare(of_tenant(credentialsIssuedBefore="1970-01-01T02:00:00Z"))
+    await bench.authorize()
+    assert judge(Heads(ledger(bench), head_of(bench)), issued, seen) is Standing.BEHIND
 
 
 async def test_a_tenant_that_is_made_anew_is_another_and_the_floor_of_the_first_stays(bench: Bench) -> None:

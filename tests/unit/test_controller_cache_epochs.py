@@ -9,7 +9,7 @@ import pytest
 from cachescope.controller.cache_epochs import CacheEpochs
 from cachescope.controller.dispatch import authorization
 from cachescope.controller.store import Key
-from cachescope.core import authorization_rules
+from cachescope.core import shard_room
 from cachescope.core.errors import ClusterError
 from cachescope.core.ledgers import AUTHORIZATION_HEAD
 from cachescope.core.rosters import right_ms
@@ -289,7 +289,7 @@ async def test_a_later_rollback_writes_nothing_to_a_cache_epoch_that_is_fenced(b
 
 
 async def test_what_a_ledger_has_no_room_for_is_postponed_and_not_too_large(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(authorization_rules, "MAX_INCIDENTS", 0)
+    monkeypatch.setattr(shard_room, "MAX_INCIDENTS", 0)
     bench.declare(of_tenant(incident=LEAK, deny=True))
     await bench.authorize()
     assert bench.condition("CacheEpoch", "e", "Held") == ("True", "Postponed")

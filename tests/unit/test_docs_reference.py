@@ -15,7 +15,7 @@ from cachescope.controller.observed_pools import Elder, Fault
 from cachescope.controller.pool_status import pool_conditions
 from cachescope.controller.store import Key
 from cachescope.controller.verdicts import Verdict
-from cachescope.core import authorization_rules
+from cachescope.core import shard_room
 from cachescope.core.pool_rules import MAX_INCIDENTS
 from cachescope.core.rosters import right_ms
 from tests.unit.bench_leases import LEASE_MS, LeasedProcess, begun, wait
@@ -123,7 +123,7 @@ async def _of_fences() -> Collection[Said]:
     found |= await _rolled(bench, "long-ago", guard)
     bench.book.roster.settle(bench.book.now_ms())
     found |= await _rolled(bench, "settling", guard, away)
-    with patch.object(authorization_rules, "MAX_INCIDENTS", 0):
+    with patch.object(shard_room, "MAX_INCIDENTS", 0):
         bench.declare(epoch("p", target={"kind": "Tenant", "name": "red"}, incident={"id": "no-room"}))
         await bench.authorize()
     found |= set(_conditions(bench))

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
 
-from cachescope.core import authorization_rules, ledgers, pool_rules
+from cachescope.core import authorization_rules, ledgers, pool_rules, shard_room
 from cachescope.core.declarations import Declaration, Restoration
 from cachescope.core.digests import digest
 from cachescope.core.ledgers import AUTHORIZATION_HEAD
@@ -162,10 +162,13 @@ def test_no_history_breaks_a_rule() -> None:
         report_multiple_bugs=False,
         suppress_health_check=list(HealthCheck),
     )
-    limits = {"MAX_LISTED": 3, "MAX_FLOORS": 5, "FOLDED_ABOVE": 3, "FOLDED_TO": 1, "MAX_INCIDENTS": 12}
+    limits = {"MAX_LISTED": 3, "FOLDED_ABOVE": 3, "FOLDED_TO": 1}
+    room = {"MAX_FLOORS": 5, "MAX_INCIDENTS": 12, "SHARE": 1}
     with ExitStack() as small:
         for name, value in limits.items():
             small.enter_context(patch.object(authorization_rules, name, value))
+        for name, value in room.items():
+            small.enter_context(patch.object(shard_room, name, value))
         small.enter_context(patch.object(pool_rules, "MAX_INCIDENTS", 7))
         small.enter_context(patch.object(ledgers, "HISTORY", 8))
         run_state_machine_as_test(Histories, settings=quick)

@@ -20,7 +20,17 @@ from cachescope.core.declarations import (
 from cachescope.core.epochs import MAX_EPOCH, EpochRollback
 from cachescope.core.errors import SpecError
 from cachescope.core.ledgers import Flags, Floor, Ledger, Lineage, followed
-from cachescope.core.pool_rules import MAX_FLOORS, MAX_INCIDENTS, Decision, compacted, decide, first_ledger, latest_incident
+from cachescope.core.pool_rules import (
+    KEPT,
+    MAX_FLOORS,
+    MAX_INCIDENTS,
+    RESUMED,
+    Decision,
+    compacted,
+    decide,
+    first_ledger,
+    resumable_incident,
+)
 from cachescope.core.types import Epoch, TargetName
 
 POOL, SCOPE = TargetName("a" * 64), TargetName("b" * 64)
@@ -120,11 +130,11 @@ def test_a_counter_at_its_end_is_held_and_not_an_error() -> None:
     assert (found.ledger is ended, found.held, found.given) == (True, {"d": EXHAUSTED}, {})
 
 
-def test_flags_are_cleared_by_the_latest_incident_alone() -> None:
+def test_flags_are_cleared_by_the_resumable_incident_alone() -> None:
     stop, bypass = replace(asks(incident="i"), stop_public=True), replace(asks(incident="j", name="e"), bypass=True)
     both = decided(decided(FIRST, stop).ledger, stop, bypass).ledger
     assert both.flags == Flags(Epoch(2), Epoch(3), Epoch(0))
-    assert latest_incident(both, POOL) == 3
+    assert resumable_incident(both, POOL) == 3
     for older in ("i", "unknown", None):
         assert decided(both, stop, bypass, resume_after=older).ledger is both
     after = decided(both, stop, bypass, resume_after="j").ledger
@@ -138,13 +148,32 @@ def test_flags_survive_that_nobody_declares_them_and_belong_to_the_pool() -> Non
     stopped = decided(FIRST, stop).ledger
     assert decided(stopped).ledger is stopped
     of_scope = decided(stopped, replace(asks(incident="s", name="e", of=SCOPE), stop_public=True), resume_after="s").ledger
-    assert (of_scope.flags, latest_incident(of_scope, POOL)) == (stopped.flags, 2)
+    assert (of_scope.flags, resumable_incident(of_scope, POOL)) == (stopped.flags, 2)
 
 
 def test_a_flag_that_is_added_to_an_incident_later_holds_too() -> None:
     plain = decided(FIRST, asks(incident="i")).ledger
     found = decided(plain, replace(asks(incident="i"), bypass=True))
-    assert (found.ledger.flags.bypasses, found.given) == (True, {"d": 2})
+    assert (found.ledger.flags.bypasses, found.given, found.held) == (True, {"d": 2}, {})
+
+
+def test_a_flag_that_was_resumed_after_is_held_and_a_new_incident_sets_it() -> None:
+    old, later = replace(asks(incident="i"), bypass=True), asks(incident="j", name="e")
+    resumed = decided(decided(FIRST, asks(incident="i")).ledger, asks(incident="i"), later, resume_after="j").ledger
+    late = decided(resumed, old, later)
+    assert (late.ledger.flags.bypasses, late.held, late.epochs["d"]) == (False, {"d": RESUMED}, 3)
+    again = decided(late.ledger, old, later, replace(asks(incident="k", name="f"), bypass=True))
+    assert (again.ledger.flags.bypasses, again.held) == (True, {})
+
+
+def test_of_two_incidents_of_one_epoch_nobody_can_resume_after_either() -> None:
+    """A restore joined two histories, each with an incident that the other never saw."""
+    both = replace(FIRST, flags=Flags(bypassed=Epoch(2)), incidents={incident_key(POOL, name): Epoch(2) for name in "ij"})
+    for name in "ij":
+        assert decided(both, resume_after=name).ledger is both
+    again = decided(both, asks(incident="k")).ledger
+    assert (resumable_incident(both, POOL), resumable_incident(again, POOL)) == (None, 3)
+    assert not decided(again, resume_after="k").ledger.flags.bypasses
 
 
 def test_what_drains_is_not_cut_and_a_later_abort_cuts_it() -> None:
@@ -180,28 +209,61 @@ def full(count: int) -> Ledger:
     return replace(FIRST, floors={POOL: Floor(Epoch(count + 1))}, incidents=incidents)
 
 
-def compact(ledger: Ledger, *asked: Declaration) -> Ledger:
-    return compacted(ledger, asked, pool=POOL, fresh=FRESH)
+def compact(ledger: Ledger, *asked: Declaration, resume_after: str | None = None) -> Ledger:
+    return compacted(ledger, asked, pool=POOL, resume_after=resume_after, fresh=FRESH)
 
 
 def test_a_full_ledger_goes_on_in_a_new_lineage_without_what_nobody_declares() -> None:
     room = full(MAX_INCIDENTS - 1)
     assert compact(room, asks(incident="new")) is room
-    crowded = replace(
-        full(MAX_INCIDENTS - 1), incidents={**full(MAX_INCIDENTS - 1).incidents, incident_key(NAMESPACE, "r"): Epoch(1)}
-    )
-    found = compact(crowded, asks(incident="new"), asks(incident="old-3", name="e"))
-    latest = incident_key(POOL, f"old-{MAX_INCIDENTS - 2}")
-    assert set(found.incidents) == {incident_key(POOL, "old-3"), latest, incident_key(NAMESPACE, "r")}
+    few = replace(full(2), incidents={**full(2).incidents, incident_key(NAMESPACE, "r"): Epoch(1)})
+    crowded = crowded_by_scopes(few)
+    found = compact(crowded, asks(incident="new"), asks(incident="s3", name="e", of=SCOPE))
+    assert set(found.incidents) == {incident_key(SCOPE, "s3"), *few.incidents}
     assert (found.lineage, found.sequence, found.previous) == (Lineage(1001, FRESH.id), 1, "")
-    assert (found.floors, latest_incident(found, POOL)) == (crowded.floors, latest_incident(crowded, POOL))
+    assert (found.floors, resumable_incident(found, POOL)) == (crowded.floors, resumable_incident(crowded, POOL))
+
+
+def crowded_by_scopes(ledger: Ledger) -> Ledger:
+    scopes = {incident_key(SCOPE, f"s{number}"): Epoch(2) for number in range(MAX_INCIDENTS - len(ledger.incidents))}
+    return replace(ledger, incidents={**ledger.incidents, **scopes})
+
+
+def test_an_old_incident_that_comes_back_is_no_later_one_that_an_old_resume_after_may_name() -> None:
+    """Somebody reverts the commit that removed it, and `resumeAfter` names it still."""
+    one, two, three = (replace(asks(incident=name, name=name), bypass=True) for name in "ijk")
+    resumed = decided(FIRST, one, resume_after="i").ledger
+    ledger = crowded_by_scopes(decided(decided(resumed, two).ledger, three).ledger)
+    found = compact(ledger, three, asks(incident="new", of=SCOPE), resume_after="i")
+    assert (found.lineage.generation, found.flags.bypasses) == (1001, True)
+    for name, back in (("i", one), ("j", two)):
+        assert decided(found, back, three, resume_after=name).ledger.flags.bypasses
+    assert not decided(found, three, resume_after="k").ledger.flags.bypasses
+
+
+def test_what_was_resumed_after_is_kept_also_where_the_pools_own_incidents_do_not_fit() -> None:
+    ledger = full(MAX_INCIDENTS)
+    own = {value: key for key, value in ledger.incidents.items()}
+    ledger = replace(ledger, flags=Flags(bypassed=Epoch(9), resumed=Epoch(7)))
+    found = compact(ledger, asks(incident="new"), resume_after="old-1")
+    assert {own[Epoch(3)], own[Epoch(7)], own[Epoch(MAX_INCIDENTS + 1)]} < set(found.incidents)
+    assert (own[Epoch(4)] in found.incidents, len(found.incidents)) == (False, int(MAX_INCIDENTS * KEPT) - 1)
+
+
+def test_a_ledger_that_a_new_lineage_would_not_empty_begins_none() -> None:
+    restores = {incident_key(NAMESPACE, f"r{number}"): Epoch(number + 1) for number in range(5)}
+    ledger = replace(FIRST, incidents=restores)
+    asked = [asks(incident=f"i{number}", name=f"d{number}") for number in range(MAX_INCIDENTS - 4)]
+    assert compact(ledger, *asked[1:]) is ledger
+    with pytest.raises(SpecError, match="delete old CacheEpochs"):
+        compact(ledger, *asked)
 
 
 def test_a_ledger_full_of_past_targets_keeps_the_floors_of_present_ones() -> None:
     past = {TargetName(f"{number:064x}"): Floor(Epoch(3)) for number in range(MAX_FLOORS)}
     ledger = replace(FIRST, floors=past)
     here = TargetName(f"{5:064x}")
-    assert compacted(ledger, [asks(3, of=here)], pool=here, fresh=FRESH) is ledger
+    assert compacted(ledger, [asks(3, of=here)], pool=here, resume_after=None, fresh=FRESH) is ledger
     found = compact(ledger, asks(3, of=here))
     assert (set(found.floors), found.lineage.generation) == ({here}, 1001)
 

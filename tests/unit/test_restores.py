@@ -14,12 +14,14 @@ from cachescope.core.epochs import MAX_EPOCH
 from cachescope.core.errors import SpecError
 from cachescope.core.ledgers import Flags, Floor, Ledger, Lineage, advanced, followed, shard_name
 from cachescope.core.lineages import includes, told
-from cachescope.core.pool_rules import first_ledger
+from cachescope.core.pool_rules import decide as decide_pool
+from cachescope.core.pool_rules import first_ledger, resumable_incident
 from cachescope.core.restores import apart, covers, is_restore, is_restored, merged, merged_authorization, said
 from cachescope.core.types import Epoch, TargetName
 
 POOL, RED, BLUE, GREEN = (TargetName(digit * 64) for digit in "abcd")
 FRESH = Lineage(5, "5" * 32)
+NOW = 1_800_000_000
 FIRST = first_ledger(Lineage(10, "1" * 32))
 SECOND = advanced(FIRST, floors={POOL: Floor(Epoch(3), Epoch(3))})
 THIRD = advanced(SECOND, floors={POOL: Floor(Epoch(4), Epoch(4))}, flags=Flags(Epoch(4), Epoch(0), Epoch(0)))
@@ -35,7 +37,7 @@ def deny(target: TargetName, incident: str = "i") -> Declaration:
 
 
 def after(state: Authorization, *asked: Declaration, policy: str = "p") -> Authorization:
-    return decide(state, asked, policy={"tenants": digest(policy)}, fresh=FRESH).state
+    return decide(state, asked, policy={"tenants": digest(policy)}, fresh=FRESH, now=NOW).state
 
 
 EMPTY = Authorization(first_head(Lineage(10, "1" * 32)))
@@ -82,6 +84,41 @@ def test_a_flag_that_is_on_for_anybody_stays_on() -> None:
         found = merged(one, [two], fresh=FRESH).flags
         assert (found.public_stopped, found.bypassed, found.stops_public, found.bypasses) == (7, 5, True, True)
     assert not merged(resumed, [resumed], fresh=FRESH).flags.stops_public
+
+
+def bypass(incident: str) -> Declaration:
+    return Declaration(incident, POOL, incident=incident, bypass=True)
+
+
+def pool_after(ledger: Ledger, *asked: Declaration, resume_after: str | None = None) -> Ledger:
+    return decide_pool(ledger, asked, pool=POOL, resume_after=resume_after).ledger
+
+
+@pytest.mark.parametrize("later", [(), ("k",)])
+def test_a_resume_after_that_stands_does_not_clear_a_flag_that_a_witness_brought_back(later: tuple[str, ...]) -> None:
+    """The incident that it names is of another history, and has the number of the flag's own, or a higher one."""
+    gone, back = pool_after(FIRST, bypass("i")), pool_after(FIRST, bypass("j"))
+    for incident in later:
+        back = pool_after(back, bypass(incident))
+    latest = ("j", *later)[-1]
+    back = pool_after(back, resume_after=latest)
+    assert (is_restore(back, witness(gone)), gone.flags.bypasses, back.flags.bypasses) == (True, True, False)
+    found = merged(back, [witness(gone)], fresh=FRESH)
+    assert pool_after(found, resume_after=latest).flags.bypasses
+    assert (found.flags.bypasses, resumable_incident(found, POOL)) == (True, None)
+    again = pool_after(found, bypass("new"))
+    assert not pool_after(again, resume_after="new").flags.bypasses
+
+
+def test_a_flag_of_one_history_is_resumed_after_as_before() -> None:
+    one = pool_after(FIRST, bypass("i"))
+    two = pool_after(one, bypass("j"))
+    for ledger, copy in ((one, two), (two, one)):
+        found = merged(ledger, [witness(copy)], fresh=FRESH)
+        assert (found.flags.bypassed, resumable_incident(found, POOL)) == (3, 3)
+        assert not pool_after(found, resume_after="j").flags.bypasses
+    resumed = pool_after(two, resume_after="j")
+    assert not merged(resumed, [witness(two)], fresh=FRESH).flags.bypasses, "its history lists that one"
 
 
 def test_incidents_stay_counted() -> None:
@@ -141,6 +178,59 @@ def test_what_a_head_did_after_it_was_put_back_is_no_common_past(asked: tuple[De
     replayed = after(after(ONE, policy="q"), deny(BLUE), policy="q").head
     assert replayed.floors[BLUE] == TWO.head.floors[BLUE]
     assert not covers(replayed, replace(witness(TWO.head), reach=ONE.head.sequence))
+
+
+def readmit(target: TargetName, incident: str) -> Declaration:
+    return Declaration(f"{target[0]}{incident}", target, incident=incident, readmit=True)
+
+
+COMMON = after(after(EMPTY, deny(RED, "d1")), deny(RED, "d1"), readmit(RED, "r1"))
+GONE = after(COMMON, deny(RED, "d2"))
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [[readmit(RED, "r2")], [deny(RED, "d3"), readmit(RED, "r3")], [deny(RED, "d3"), readmit(RED, "r3"), readmit(RED, "r4")]],
+)
+def test_a_readmission_takes_back_no_denial_of_another_history(asked: list[Declaration]) -> None:
+    """Whatever number it has there: whoever made it never saw the denial."""
+    back = COMMON
+    for number in range(len(asked)):
+        back = after(back, *asked[: number + 1])
+    assert (GONE.floor(RED).denies, back.floor(RED).denies) == (True, False)
+    found = merged_authorization(back, [witness(GONE.head)], fresh=FRESH)
+    floor = found.floor(RED)
+    assert (floor.denies, floor.epoch, floor.abort_below) == (True, floor.denied, floor.denied)
+    assert floor.epoch > max(GONE.floor(RED).epoch, back.floor(RED).epoch)
+    assert after(found, *asked).floor(RED).denies, "the declarations that stand change nothing"
+    assert not after(found, *asked, readmit(RED, "new")).floor(RED).denies
+    other = merged_authorization(GONE, [witness(back.head)], fresh=FRESH)
+    assert other.floor(RED).denies, "whichever of them was put back"
+
+
+def test_a_state_that_is_merely_older_denies_nobody_anew() -> None:
+    late = after(GONE, readmit(RED, "r2"))
+    found = merged_authorization(late, [witness(GONE.head)], fresh=FRESH)
+    assert not found.floor(RED).denies
+    known = merged_authorization(GONE, [], fresh=FRESH, known=late)
+    assert not known.floor(RED).denies, "the operator's memory went on from what was put back"
+
+
+@pytest.mark.parametrize("listed", [True, False])
+def test_a_doubt_of_one_history_is_confirmed_by_none_of_another(listed: bool) -> None:
+    doubted = said(ONE.head, [Restoration("r1", "r1")], fresh=FRESH)
+    done = said(doubted, [confirmed("r1", doubted)], fresh=FRESH)
+    head = done if listed else replace(done, history=())
+    found = merged_authorization(Authorization(head, ONE.shards), [witness(doubted)], fresh=FRESH).head
+    assert (found.unconfirmed, done.unconfirmed) == (not listed, False)
+
+
+def test_what_a_witness_of_the_same_lineage_lists_is_compared_with_shards_however_old_it_is() -> None:
+    """Nobody noticed a restore, and the history of the head has gone on beyond what the witness holds."""
+    back = Authorization(replace(advanced(ONE.head, policy={}), sequence=1000), ONE.shards)
+    assert back.head.forgot(TWO.head.mark)
+    assert is_restored(back, witness(TWO.head))
+    assert not is_restored(back, witness(ONE.head))
 
 
 def test_what_cannot_be_verified_is_a_doubt_and_what_the_operator_remembers_is_none() -> None:

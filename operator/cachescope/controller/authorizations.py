@@ -196,7 +196,8 @@ class Authorizations:
         declarations = [item.declaration for item in asked.declared]
         restores = [item for _, item in asked.restores]
         lineage, fresh = self.site.fresh(place, read.head), self.site.fresh(place, read.head)
-        decision = first(lineage, shards, declarations, restores=restores, policy=await self._policy(asked, {}), fresh=fresh)
+        policy, now = await self._policy(asked, {}), int(self.site.now())
+        decision = first(lineage, shards, declarations, restores=restores, policy=policy, fresh=fresh, now=now)
         rights = self.gateways if place.namespace == self.rulers[0] else NO_RIGHTS
         decision = replace(decision, state=replace(decision.state, head=replace(decision.state.head, longest=rights)))
         head = await self._write(place, read, decision.state)
@@ -204,7 +205,8 @@ class Authorizations:
 
     def _decide(self, asked: Asked, read: Read, state: Authorization, policy: Mapping[str, Digest]) -> AuthorizationDecision:
         declarations = [item.declaration for item in asked.declared]
-        decision = decide(state, declarations, policy=policy, fresh=self.site.fresh(asked.place, read.head))
+        fresh, now = self.site.fresh(asked.place, read.head), int(self.site.now())
+        decision = decide(state, declarations, policy=policy, fresh=fresh, now=now)
         fence = self.site.fences.of(asked.place.key, decision.state.head.lineage, decision.state.head.sequence)
         if fence is not None and fence.fenced_ms is not None and not writes(state, decision.state):
             decision = replace(decision, state=folded(decision.state, fenced_base=decision.state.head.base))

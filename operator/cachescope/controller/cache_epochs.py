@@ -18,7 +18,7 @@ from cachescope.controller.ledger_news import incident_text
 from cachescope.controller.outcomes import Outcome
 from cachescope.controller.store import Key
 from cachescope.controller.verdicts import Verdict, fields_of, report
-from cachescope.core.declarations import JumpTooLarge, Postponed
+from cachescope.core.declarations import JumpTooLarge, MomentTooLate, Postponed, TakenBack
 from cachescope.core.digests import digest
 from cachescope.core.epochs import EpochRollback
 from cachescope.core.errors import SpecError
@@ -28,7 +28,9 @@ from cachescope.kube.rest import Document
 
 _HOLDS: Final = {
     EpochRollback: Reason.SPEC_BEHIND_LEDGER,
+    TakenBack: Reason.SPEC_BEHIND_LEDGER,
     JumpTooLarge: Reason.JUMP_TOO_LARGE,
+    MomentTooLate: Reason.JUMP_TOO_LARGE,
     Postponed: Reason.POSTPONED,
 }
 

@@ -19,8 +19,8 @@ from cachescope.api.documents import parse
 from cachescope.api.epochs import OF_PEOPLE, CacheEpoch
 from cachescope.controller.outcomes import Version
 from cachescope.controller.store import Key, Store, key_of
-from cachescope.core.declarations import Declaration, Hold, Restoration
-from cachescope.core.epochs import EpochRollback, target_name
+from cachescope.core.declarations import Declaration, Hold, Restoration, Superseded
+from cachescope.core.epochs import target_name
 from cachescope.core.errors import SpecError
 from cachescope.core.keys import Key as SecretKey
 from cachescope.core.ledgers import AUTHORIZATION_HEAD, authorization_key
@@ -48,9 +48,9 @@ class Declared:
         return version_of(self.epoch, self.declaration.target)
 
     def stands(self, given: Epoch | None, hold: Hold | None) -> bool:
-        """Whether a ledger holds all of it: a floor below what stands asks for nothing."""
+        """Whether a ledger holds all of it: what something later took the place of asks for nothing."""
         given_all = given is not None or self.declaration.incident is None
-        return given_all and (hold is None or isinstance(hold, EpochRollback))
+        return given_all and (hold is None or isinstance(hold, Superseded))
 
 
 def read_epoch(document: Document) -> CacheEpoch:

@@ -67,7 +67,8 @@ class Asked:
         Raises:
             SpecError: More is declared than a ledger holds.
         """
-        return compacted(ledger, [item.declaration for item in self.declared], pool=self.target, fresh=fresh)
+        declarations = [item.declaration for item in self.declared]
+        return compacted(ledger, declarations, pool=self.target, resume_after=self.resume_after, fresh=fresh)
 
 
 @dataclass

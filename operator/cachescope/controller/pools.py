@@ -24,7 +24,7 @@ from cachescope.core.epochs import target_name
 from cachescope.core.errors import ClusterError, SpecError
 from cachescope.core.labels import POOL_LABEL
 from cachescope.core.ledgers import Flags, Ledger
-from cachescope.core.pool_rules import latest_incident
+from cachescope.core.pool_rules import resumable_incident
 from cachescope.core.rights import Rights, read_rights
 from cachescope.core.types import TargetKind, TargetName
 from cachescope.kube.kinds import path_of
@@ -246,10 +246,10 @@ class Pools:
         )
 
     def _latest_incident(self, this: Pass) -> str:
-        """The id of the pool's latest incident, as far as its CacheEpoch is still there."""
-        if this.ledger is None or this.target is None:
+        """The id of the pool's latest incident, as far as its CacheEpoch is still there and people can resume after it."""
+        latest = resumable_incident(this.ledger, this.target) if this.ledger and this.target else None
+        if this.ledger is None or latest is None:
             return ""
-        latest = latest_incident(this.ledger, this.target)
         declared = of_pool(self.site.store, self.site.keys.targets, this.document)
         found = (item.declaration for item in declared if item.declaration.target == this.target)
         return next((item.incident for item in found if item.incident and this.ledger.incidents.get(item.key or "") == latest), "")

@@ -13,8 +13,12 @@ Rules, beside those of `declarations`:
   higher; once that head is fenced, those entries are dropped. The other way round a guard would take the old epochs as current;
 - an entry that is more than an epoch is never dropped, also when its denial was taken back: its incident may still be declared,
   and would deny again; and whoever missed the state without the entry would find that it fell;
-- a shard that is full of incidents goes on in a new lineage, without those that nobody declares any more. All its entries are
-  announced again; no salt and no permit depends on the lineage of a shard.
+- a shard that is full of incidents goes on in a new lineage, without those that nobody declares any more. It keeps those that may
+  have been readmissions: one that Git brings back would be counted as the latest, and take back a later denial. All its entries are
+  announced again, since nobody can tell from the shard alone what a head that may have been put back knew; no salt and no permit
+  depends on the lineage of a shard;
+- a decision changes few targets at a time, and the next one goes on (`shard_room`): who follows head after head finds every change
+  in their lists, so that a bulk of declarations cuts nobody else.
 
 Reading and writing the objects is left to the controller, restores to `restores`.
 """
@@ -24,6 +28,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from cachescope.core import shard_room
 from cachescope.core.declarations import (
     NAMESPACE,
     Declaration,
@@ -49,11 +54,10 @@ from cachescope.core.ledgers import (
     reborn,
     shard_name,
 )
+from cachescope.core.shard_room import MAX_STEP, Change, Taken, late, no_room
 from cachescope.core.types import Digest, Epoch, TargetName
 
 MAX_LISTED = 256
-MAX_FLOORS = 1024
-MAX_INCIDENTS = 256
 FOLDED_ABOVE = 768
 """Entries that a shard may hold before it is folded: a quarter stays free for what comes until the fold is fenced."""
 FOLDED_TO = 512
@@ -121,19 +125,21 @@ def first(
     restores: Iterable[Restoration] = (),
     policy: Mapping[str, Digest],
     fresh: Lineage,
+    now: int,
 ) -> AuthorizationDecision:
     """The first ledgers of a namespace that never had a head, with all that is declared.
 
     Args:
         lineage: Of the head, as for `first_head`.
         shards: Those that are there: somebody ended before he wrote the head.
-        declarations: As for `decide`, as the last two.
+        declarations: As for `decide`, as the last three.
         restores: What is said of restores; those that somebody confirmed were of other ledgers.
         policy: Digests of what policy is made of.
         fresh: A lineage for shards that are made.
+        now: Seconds since 1970.
     """
     nothing = replace(first_head(lineage), sequence=0, reach=0, history=())
-    made = decide(Authorization(nothing, shards), declarations, policy=policy, fresh=fresh)
+    made = decide(Authorization(nothing, shards), declarations, policy=policy, fresh=fresh, now=now, step=None)
     # What is announced in it is of sequence 1, so that its list reaches back to before that.
     said = {incident_key(NAMESPACE, item.incident): Epoch(not item.confirmed) for item in restores}
     numbers = {**said, **made.state.head.incidents}
@@ -142,7 +148,13 @@ def first(
 
 
 def decide(
-    state: Authorization, declarations: Iterable[Declaration], *, policy: Mapping[str, Digest], fresh: Lineage
+    state: Authorization,
+    declarations: Iterable[Declaration],
+    *,
+    policy: Mapping[str, Digest],
+    fresh: Lineage,
+    now: int,
+    step: int | None = MAX_STEP,
 ) -> AuthorizationDecision:
     """What declarations make of a namespace's ledgers; `compacted` first, and `restores` where shards are `lost`.
 
@@ -151,9 +163,15 @@ def decide(
         declarations: All that is declared for tenants and principals of the namespace, in any order.
         policy: Digests of what policy is made of, by kind.
         fresh: A lineage that nobody used, for shards that are made.
+        now: Seconds since 1970: how late a moment may be.
+        step: How many targets may change; the others wait for the next decision.
     """
     asked = by_target(declarations)
-    drafts = {name: _drafted(state, name, _of_shard(asked, name)) for name in {*map(shard_name, asked), *state.shards}}
+    drafts = {name: _drafted(state, name, _of_shard(asked, name), now) for name in {*map(shard_name, asked), *state.shards}}
+    waiting = _waiting(state, asked, drafts, step)
+    drafts = {
+        name: {**draft, **{target: waiting[target] for target in draft if target in waiting}} for name, draft in drafts.items()
+    }
     written = {name: _written(state, name, draft, fresh=fresh) for name, draft in drafts.items()}
     shards = {name: shard for name, shard in written.items() if shard is not None}
     after = Authorization(announced(state.head, shards, policy), shards)
@@ -241,22 +259,32 @@ def _of_shard(asked: Declared, name: str) -> Declared:
     return {target: items for target, items in asked.items() if shard_name(target) == name}
 
 
-def _drafted(state: Authorization, name: str, asked: Declared) -> Mapping[TargetName, Raised]:
+def _drafted(state: Authorization, name: str, asked: Declared, now: int) -> Mapping[TargetName, Raised]:
     """What declarations make of the targets of one shard, as long as it has room."""
     shard = state.shards.get(name)
     floors, incidents = (set(shard.floors), dict(shard.incidents)) if shard else (set[TargetName](), dict[str, Epoch]())
+    taken = {space: Taken.by(items, floors, incidents) for space, items in _by_namespace(asked).items()}
     drafts: dict[TargetName, Raised] = {}
     for target, items in asked.items():
-        standing = state.floor(target)
-        made = raised(standing, incidents, items)
+        standing, space = state.floor(target), items[0].namespace
+        made = raised(standing, incidents, items, now=now)
         if made.counted or made.floor != standing:
-            hold = _LOST if name in state.lost else _no_room(len(floors | {target}), len(incidents) + len(made.counted))
-            made = made if hold is None else _refused(standing, incidents, items, hold)
+            more = Taken(int(target not in floors), len(made.counted))
+            hold = _LOST if name in state.lost else no_room(Taken(len(floors), len(incidents)), taken[space], more, space)
+            made = made if hold is None else _unchanged(standing, incidents, items, hold)
         if made.floor != standing:
+            taken[space] += Taken(int(target not in floors), len(made.counted))
             floors.add(target)
             incidents |= made.counted
         drafts[target] = made
     return drafts
+
+
+def _by_namespace(asked: Declared) -> Mapping[str, Sequence[Declaration]]:
+    found: dict[str, list[Declaration]] = {}
+    for items in asked.values():
+        found.setdefault(items[0].namespace, []).extend(items)
+    return found
 
 
 _LOST = Postponed(
@@ -264,20 +292,28 @@ _LOST = Postponed(
 )
 
 
-def _no_room(floors: int, incidents: int) -> Postponed | None:
-    if floors > MAX_FLOORS:
-        return Postponed(
-            f"a shard holds {MAX_FLOORS} tenants and principals; folding makes room as soon as its fence is complete. If this "
-            "stays, too many were denied one by one: suspend the Tenant instead"
-        )
-    if incidents > MAX_INCIDENTS:
-        return Postponed(f"{MAX_INCIDENTS} incidents are declared for one shard; delete CacheEpochs of incidents that are over")
-    return None
+def _waiting(
+    state: Authorization, asked: Declared, drafts: Mapping[str, Mapping[TargetName, Raised]], step: int | None
+) -> Mapping[TargetName, Raised]:
+    """Targets whose change waits for the next decision, and what they are until then."""
+    changes = {
+        target: Change(asked[target][0].namespace, made.floor.denies)
+        for draft in drafts.values()
+        for target, made in draft.items()
+        if made.floor != state.floor(target)
+    }
+    waiting = late(changes, step) if step is not None else []
+    return {target: _unchanged(state.floor(target), _incidents(state, target), asked[target]) for target in waiting}
 
 
-def _refused(floor: Floor, incidents: Mapping[str, Epoch], asked: Sequence[Declaration], hold: Hold) -> Raised:
+def _incidents(state: Authorization, target: TargetName) -> Mapping[str, Epoch]:
+    shard = state.shards.get(shard_name(target))
+    return shard.incidents if shard else {}
+
+
+def _unchanged(floor: Floor, incidents: Mapping[str, Epoch], asked: Sequence[Declaration], hold: Hold | None = None) -> Raised:
     given = {item.name: incidents[item.key] for item in asked if item.key and item.key in incidents}
-    return Raised(floor, {}, {item.name: hold for item in asked}, given)
+    return Raised(floor, {}, {item.name: hold for item in asked} if hold else {}, given)
 
 
 def _written(state: Authorization, name: str, draft: Mapping[TargetName, Raised], *, fresh: Lineage) -> Ledger | None:
@@ -323,8 +359,17 @@ def _folded(shard: Ledger, base: Epoch) -> Ledger:
 
 
 def _compacted(name: str, shard: Ledger, wanted: set[str], fresh: Lineage) -> Ledger:
-    own = {key for key in wanted if shard_name(TargetName(key)) == name} | of_target(shard.incidents, NAMESPACE).keys()
+    own = {key for key in wanted if shard_name(TargetName(key)) == name}
+    if len(own | shard.incidents.keys()) <= shard_room.MAX_INCIDENTS:
+        return shard
+    own |= of_target(shard.incidents, NAMESPACE).keys() | _maybe_readmissions(shard)
     kept = {key: epoch for key, epoch in shard.incidents.items() if key in own}
-    if len(own | shard.incidents.keys()) <= MAX_INCIDENTS or len(kept) == len(shard.incidents):
+    if len(kept) == len(shard.incidents):
         return shard
     return reborn(shard, fresh.after(shard.lineage), incidents=kept, changed=dict.fromkeys(shard.floors, 1))
+
+
+def _maybe_readmissions(shard: Ledger) -> set[str]:
+    """Incidents up to a readmission of their target, and the one that only a denial of its own overruled."""
+    last = {target: floor.readmitted + 1 for target, floor in shard.floors.items() if floor.readmitted}
+    return {key for target, epoch in last.items() for key, value in of_target(shard.incidents, target).items() if value <= epoch}

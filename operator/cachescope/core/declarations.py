@@ -9,7 +9,12 @@ Rules, for pools, scopes, tenants and principals alike:
 - incidents come before floors, floors in ascending order, denials after all other incidents: deciding twice is deciding once, and
   of a denial and a readmission that come together the denial stands;
 - what an incident says beyond its epoch (it denies, it readmits, it cuts instead of draining) holds from that epoch on, also when
-  it was added to the declaration later;
+  it was added to the declaration later. Where guards would not see that from what they judge by, as of a moment before which
+  credentials are refused, the epoch advances once more: what was let in before is cut too;
+- a moment more than `MAX_AHEAD_SECONDS` after now is held: it is never taken back, and a typo must lock nobody out for good;
+- a readmission takes back denials of lower epochs, and never the one of its own incident;
+- what was taken back since is held and changes nothing: who declares it again names another incident. So a denial or readmission
+  that is declared and not held is in force;
 - what is below a new epoch is cut at once, unless its incident drains.
 
 Which ledger holds the floors is left to `pool_rules` and `authorization_rules`.
@@ -20,6 +25,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from functools import lru_cache
 
 from cachescope.core.epochs import FIRST_EPOCH, MAX_EPOCH, EpochRollback
@@ -28,6 +34,8 @@ from cachescope.core.ledgers import Floor
 from cachescope.core.types import Epoch, TargetName
 
 MAX_JUMP = 1000
+MAX_AHEAD_SECONDS = 86_400
+"""How long after now the moment may be before which credentials are refused: clocks differ."""
 NAMESPACE = TargetName("0" * 64)
 """Whose incidents restores are."""
 
@@ -39,7 +47,7 @@ class Declaration:
     """What one `CacheEpoch` asks for.
 
     Attributes:
-        name: Its name, for answers.
+        name: Its namespace and name, for answers.
         target: What it is about.
         floor: Lowest epoch that may stand, or `None`.
         incident: Id of the incident, or `None`.
@@ -61,6 +69,11 @@ class Declaration:
     deny: bool = False
     readmit: bool = False
     issued_before: int = 0
+
+    @property
+    def namespace(self) -> str:
+        """Of who declares it."""
+        return self.name.rpartition("/")[0]
 
     @property
     def key(self) -> str | None:
@@ -101,6 +114,18 @@ class JumpTooLarge:
 
 
 @dataclass(frozen=True, slots=True)
+class MomentTooLate:
+    """Credentials were to be refused that nobody can have issued yet; of those none are."""
+
+    asked: int
+
+    def __str__(self) -> str:
+        """The moment, and what to do."""
+        moment = datetime.fromtimestamp(self.asked, UTC).isoformat()
+        return f"credentialsIssuedBefore is {moment}, more than a day after now; it could never be taken back: correct it"
+
+
+@dataclass(frozen=True, slots=True)
 class Postponed:
     """The ledger cannot hold what was asked, or not yet; nothing changed."""
 
@@ -111,8 +136,27 @@ class Postponed:
         return self.why
 
 
-Hold = EpochRollback | JumpTooLarge | Postponed
+@dataclass(frozen=True, slots=True)
+class TakenBack:
+    """Something later took back what was declared, or people resumed after it; nothing changed."""
+
+    why: str
+
+    def __str__(self) -> str:
+        """What took it back, and what to do."""
+        return self.why
+
+
+Superseded = EpochRollback | TakenBack
+"""Something later stands in its place, for good: there is nothing to wait for."""
+
+Hold = Superseded | JumpTooLarge | MomentTooLate | Postponed
 """Why a declaration changed nothing."""
+
+READMITTED = TakenBack(
+    "this denial was taken back by a readmission since, and denies nobody; to deny again, name another incident id"
+)
+DENIED = TakenBack("a denial that this readmission does not come after stands; to take it back, readmit under another incident id")
 
 EXHAUSTED = Postponed(f"the epoch stands at {MAX_EPOCH}, and no number is left; make the object anew, under another UID")
 
@@ -154,7 +198,14 @@ def by_target(declarations: Iterable[Declaration]) -> Mapping[TargetName, Sequen
     return found
 
 
-def raised(floor: Floor, incidents: Mapping[str, Epoch], asked: Sequence[Declaration], *, above: Epoch = FIRST_EPOCH) -> Raised:
+def raised(
+    floor: Floor,
+    incidents: Mapping[str, Epoch],
+    asked: Sequence[Declaration],
+    *,
+    above: Epoch = FIRST_EPOCH,
+    now: int = 0,
+) -> Raised:
     """What the declarations of one target make of it.
 
     Args:
@@ -162,14 +213,21 @@ def raised(floor: Floor, incidents: Mapping[str, Epoch], asked: Sequence[Declara
         incidents: The epochs of all incidents that were counted.
         asked: All that is declared for the target, as `by_target` orders it.
         above: An incident is given an epoch above this one.
+        now: Seconds since 1970; of a tenant or principal.
     """
     made, counted = _counted(floor, incidents, asked, above=above)
     made = _floored(made, asked)
     known = {**incidents, **counted}
-    made = _latched(made, asked, known)
-    held = {item.name: hold for item in asked if (hold := _hold(item, made.epoch, known))}
+    timely = [item for item in asked if item.key in known and item.issued_before <= now + MAX_AHEAD_SECONDS]
+    made = _timed(_latched(made, asked, known), timely, incidents)
+    held = {item.name: hold for item in asked if (hold := _hold(item, made, known))}
     given = {item.name: known[item.key] for item in asked if item.key in known}
     return Raised(made, counted, held, given)
+
+
+def rolled(floor: Floor, item: Declaration) -> Floor:
+    """The floor one epoch on, for what was added to an incident that had its epoch before: what was let in since is old too."""
+    return _advanced(floor, Epoch(min(floor.epoch + 1, MAX_EPOCH)), item)
 
 
 def _counted(
@@ -197,27 +255,46 @@ def _advanced(floor: Floor, epoch: Epoch, item: Declaration) -> Floor:
 
 
 def _latched(floor: Floor, asked: Sequence[Declaration], known: Mapping[str, Epoch]) -> Floor:
-    """What incidents say beyond their epochs. Of one id that is denied and readmitted at once the denial stands."""
+    """What incidents say beyond their epochs; of one id that is denied and readmitted at once the denial stands."""
     deniers = {item.key for item in asked if item.deny}
     for item in asked:
         epoch = known.get(item.key or "", FIRST_EPOCH)
-        if epoch and item.deny:
+        if epoch and item.readmit:
+            own = item.key in deniers or floor.denied == epoch
+            floor = replace(floor, readmitted=max(floor.readmitted, Epoch(epoch - own)))
+        if item.deny and epoch > floor.readmitted:
             floor = replace(floor, denied=max(floor.denied, epoch))
-        if epoch and item.readmit and item.key not in deniers:
-            floor = replace(floor, readmitted=max(floor.readmitted, epoch))
-        if epoch and item.issued_before > floor.issued_before:
-            floor = replace(floor, issued_before=item.issued_before)
         if epoch > floor.abort_below and floor.drain_seconds and not item.drain_seconds:
             floor = replace(floor, abort_below=epoch)
     return floor
 
 
-def _hold(item: Declaration, standing: Epoch, known: Mapping[str, Epoch]) -> Hold | None:
-    """Why it changed nothing. That its own incident went beyond its floor is no reason."""
+def _timed(floor: Floor, asked: Sequence[Declaration], incidents: Mapping[str, Epoch]) -> Floor:
+    """The moments before which credentials are refused. Guards judge by epochs, so that each comes with one of its own."""
+    for item in asked:
+        if item.issued_before > floor.issued_before:
+            floor = rolled(floor, item) if item.key in incidents else floor
+            floor = replace(floor, issued_before=item.issued_before)
+    return floor
+
+
+def _hold(item: Declaration, standing: Floor, known: Mapping[str, Epoch]) -> Hold | None:
+    """Why it changed nothing, or not all that it says; what may yet come before what never will."""
     if item.key and item.key not in known:
         return EXHAUSTED
-    if item.floor is None or item.floor == standing:
+    if item.floor is not None and item.floor > standing.epoch:
+        return JumpTooLarge(standing.epoch, item.floor)
+    if item.issued_before > standing.issued_before:
+        return MomentTooLate(item.issued_before)
+    if item.deny and not standing.denies:
+        return READMITTED
+    if item.readmit and standing.denies:
+        return DENIED
+    return _behind(item, standing.epoch, known)
+
+
+def _behind(item: Declaration, standing: Epoch, known: Mapping[str, Epoch]) -> EpochRollback | None:
+    """That its floor is below what stands. That its own incident went beyond its floor is no reason."""
+    if item.floor is None or item.floor == standing or (item.key and known[item.key] == standing):
         return None
-    if item.floor > standing:
-        return JumpTooLarge(standing, item.floor)
-    return None if item.key and known[item.key] == standing else EpochRollback(standing, item.floor)
+    return EpochRollback(standing, item.floor)

@@ -7,8 +7,10 @@ Rules:
 - a ledger was restored when any field of a witness of its lineage is above its own, whatever the sequences; when a witness has a
   state that its history does not hold and that is not merely older; or when a witness is of a later lineage; or when one of an
   earlier lineage was not merged (`lineages`) and has anything above;
-- then the maximum of all that is known stands, field by field, in a new lineage above all that were seen. A flag that is on for
-  anybody stays on;
+- then the maximum of all that is known stands, field by field, in a new lineage above all that were seen;
+- numbers of two histories say nothing of which came first: what is off, denied or unconfirmed for anybody stays so. A denial and a
+  flag are given a number above all others where one of another history might take them back; people do that, by a new incident.
+  Only a state that the history of another known one lists is merely older, and has no say in this;
 - a witness makes up for an authorization head only if it lists every change since the state that was restored. Otherwise
   revocations may be lost, and everything is refused until somebody confirms;
 - somebody who says that the cluster was restored gets the same, once for each incident: with no witness left nothing tells;
@@ -40,6 +42,7 @@ from cachescope.core.ledgers import (
     lower,
     reborn,
     shard_name,
+    short,
 )
 from cachescope.core.lineages import includes, united
 from cachescope.core.types import Epoch, TargetName
@@ -54,8 +57,9 @@ def is_restore(ledger: Ledger, witness: Ledger) -> bool:
 
 
 def is_restored(state: Authorization, witness: Ledger) -> bool:
-    """The same of the authorization ledgers of a namespace; what a head of an earlier lineage lists is compared with shards."""
-    return is_restore(state.head, witness) or (_is_apart(state.head, witness) and _exceeds(witness, state))
+    """The same of the authorization ledgers of a namespace; what a head lists is also compared with shards, whatever its number."""
+    compared = witness.lineage == state.head.lineage or _is_apart(state.head, witness)
+    return is_restore(state.head, witness) or (compared and _exceeds(witness, state))
 
 
 def apart(head: Ledger, witnesses: Iterable[Ledger]) -> list[Mark]:
@@ -100,13 +104,14 @@ def merged(ledger: Ledger, witnesses: Iterable[Ledger], *, fresh: Lineage) -> Le
         fresh: A lineage that nobody used, with the seconds since 1970 for a generation; it is raised above all that were seen.
     """
     known = [ledger, *witnesses]
+    incidents = _incidents(known)
     return reborn(
         ledger,
         _later(fresh, (item.lineage for item in known)),
         base=_base(known),
         floors=_floors(known, {target for item in known for target in item.floors}),
-        flags=_flags([item.flags for item in known]),
-        incidents=_incidents(known),
+        flags=_flags(known, incidents),
+        incidents=incidents,
         ancestors=united(*known),
         longest=ledger.longest.joined(*(item.longest for item in known)),
     )
@@ -132,12 +137,13 @@ def merged_authorization(
     heads = [state.head, *witnesses, *([known.head] if known else [])]
     parts = [state.shards, *([known.shards] if known else [])]
     everything = [*heads, *(shard for shards in parts for shard in shards.values())]
-    targets = {target for ledger in everything for target in ledger.floors}
-    names = {*map(shard_name, targets), *(name for shards in parts for name in shards)}
-    shards = {name: _merged_shard(name, everything, targets, fresh=_later(fresh, _seen(name, heads, parts))) for name in names}
+    floors = _without_readmissions(everything, [state, *map(Authorization, witnesses), *([known] if known else [])])
+    names = {*map(shard_name, floors), *(name for shards in parts for name in shards)}
+    base = _base(everything)
+    shards = {name: _merged_shard(name, floors, base=base, fresh=_later(fresh, _seen(name, heads, parts))) for name in names}
     shards = {name: replace(shard, incidents=_incidents(_named(name, parts))) for name, shard in shards.items()}
     confirmed = max(head.confirmed for head in heads)
-    sure = not doubt and _sure(state, witnesses, known)
+    sure = not doubt and _sure(state, witnesses, known) and not any(head.unconfirmed for head in _latest(heads))
     head = reborn(
         state.head,
         _later(fresh, (head.lineage for head in heads)),
@@ -150,6 +156,18 @@ def merged_authorization(
         longest=state.head.longest.joined(*(head.longest for head in heads)),
     )
     return Authorization(head, shards)
+
+
+def _without_readmissions(everything: Sequence[Ledger], histories: Iterable[Authorization]) -> dict[TargetName, Floor]:
+    """The maximum; a denial of one history stands, at a new epoch where a readmission of another one has no lower number."""
+    latest = {item.mark for item in _latest(everything)}
+    apart = [item for item in histories if any(ledger.mark in latest for ledger in (item.head, *item.shards.values()))]
+    floors = _floors(everything, {target for ledger in everything for target in ledger.floors})
+    for target, floor in floors.items():
+        if not floor.denies and any(item.floor(target).denies for item in apart):
+            epoch = Epoch(min(MAX_EPOCH, floor.epoch + 1))
+            floors[target] = replace(floor, epoch=epoch, abort_below=epoch, denied=epoch)
+    return floors
 
 
 def said(ledger: Ledger, asked: Iterable[Restoration], *, fresh: Lineage, heard: bool = True) -> Ledger:
@@ -198,10 +216,9 @@ def _remembers(known: Authorization | None, head: Ledger) -> bool:
     return known is not None and (known.head.knows(head.mark) or known.head.forgot(head.mark) or covers(known.head, head))
 
 
-def _merged_shard(name: str, everything: Iterable[Ledger], targets: Iterable[TargetName], *, fresh: Lineage) -> Ledger:
-    known = list(everything)
-    floors = _floors(known, {target for target in targets if shard_name(target) == name})
-    return Ledger(Role.SHARD, fresh, 1, base=_base(known), floors=floors, changed=dict.fromkeys(floors, 1))
+def _merged_shard(name: str, floors: Mapping[TargetName, Floor], *, base: Epoch, fresh: Lineage) -> Ledger:
+    own = {target: floor for target, floor in floors.items() if shard_name(target) == name}
+    return Ledger(Role.SHARD, fresh, 1, base=base, floors=own, changed=dict.fromkeys(own, 1))
 
 
 def _seen(name: str, heads: Iterable[Ledger], parts: Iterable[Mapping[str, Ledger]]) -> list[Lineage]:
@@ -233,10 +250,25 @@ def _floors(known: Sequence[Ledger], targets: Iterable[TargetName]) -> dict[Targ
     }
 
 
-def _flags(known: Sequence[Flags]) -> Flags:
-    """The maximum; what is on for anybody stays on, also when others resumed after something else of that number."""
-    on = [flags.resumed for flags in known if flags.stops_public or flags.bypasses]
-    return replace(reduce(Flags.joined, known), resumed=min(on, default=max(flags.resumed for flags in known)))
+def _flags(known: Sequence[Ledger], incidents: Mapping[str, Epoch]) -> Flags:
+    """The maximum; what is on for anybody stays on, and above all incidents unless one ledger knew them all."""
+    joined = reduce(Flags.joined, (item.flags for item in known))
+    on = [item.flags for item in _latest(known) if item.flags.stops_public or item.flags.bypasses]
+    if not on:
+        return joined
+    joined = replace(joined, resumed=min(flags.resumed for flags in on))
+    numbers = (joined.public_stopped, joined.bypassed)
+    if any((item.flags.public_stopped, item.flags.bypassed) == numbers and item.incidents == incidents for item in known):
+        return joined
+    above = Epoch(min(MAX_EPOCH, max(*numbers, *incidents.values(), *(item.flags.resumed for item in known)) + 1))
+    stops, bypasses = (any(flags) for flags in zip(*((flags.stops_public, flags.bypasses) for flags in on), strict=True))
+    return replace(joined, **({"public_stopped": above} if stops else {}), **({"bypassed": above} if bypasses else {}))
+
+
+def _latest(known: Sequence[Ledger]) -> list[Ledger]:
+    """Without those that are merely older: another one lists them, as what it went on from or holds all of."""
+    listed = {name for item in known for name in (*item.history[:-1], *(item.ancestors or ()))}
+    return [item for item in known if short(item.digest) not in listed]
 
 
 def _incidents(known: Iterable[Ledger]) -> dict[str, Epoch]:
