@@ -25,7 +25,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from functools import lru_cache
 
 from cachescope.core.epochs import FIRST_EPOCH, MAX_EPOCH, EpochRollback
@@ -121,7 +121,7 @@ class MomentTooLate:
 
     def __str__(self) -> str:
         """The moment, and what to do."""
-        moment = datetime.fromtimestamp(self.asked, UTC).isoformat()
+        moment = datetime.fromtimestamp(self.asked, timezone.utc).isoformat()
         return f"credentialsIssuedBefore is {moment}, more than a day after now; it could never be taken back: correct it"
 
 
