@@ -169,7 +169,7 @@ class World:
     def readmit(self) -> None:
         """A readmission takes back what was denied before its incident was first counted as one, and nothing else."""
         for item in (item for item in self.people() if item.readmit):
-            shard, key = self.objects.get(shard_name(item.target)), item.key
+            shard, key = self.objects.get(shard_name(item.target)), item.key or ""
             if shard is not None and key in shard.incidents:
                 first = self.readmissions.setdefault((item.target, key), shard.incidents[key])
                 if first > self.denied.get(item.target, first):
