@@ -11,11 +11,25 @@ import pytest
 
 from cachescope.core.admission import Refusal, Request
 from cachescope.core.digests import sha256
+from cachescope.core.epochs import FIRST_EPOCH
 from cachescope.core.heads import Heads
-from cachescope.core.types import Reuse
+from cachescope.core.ledgers import Floor
+from cachescope.core.types import Epoch, Reuse, TargetName
 from cachescope.guard.in_flight import Flight
-from tests.unit.guard_fakes import BODY, PATH, World, draining, head_at, until, with_authorization
+from tests.unit.guard_fakes import (
+    BODY,
+    PATH,
+    TENANT,
+    World,
+    at_once,
+    draining,
+    head_at,
+    until,
+    with_authorization,
+    with_pool,
+)
 
+OTHER = TargetName("c" * 64)
 LATER = head_at(tenant=2, sequence=2)
 TURNS = 50
 
@@ -169,6 +183,45 @@ async def test_a_drain_refuses_new_requests_and_withholds_the_acknowledgement() 
         world.process.leave(flight)
         await until(lambda: told.calls == 1)
     assert (world.process.acknowledged, world.confirmation.asked) == (heads, [])
+
+
+async def test_a_drain_withholds_the_ledger_that_it_is_of_and_no_other() -> None:
+    world = World()
+    world.process.apply()
+    await finished(world.process.closed())
+    before = world.process.acknowledged
+    assert before is not None
+    pool = admitted(world)
+    drains = draining(2, 600)
+    applied(world, drains)
+    await finished(world.process.closed())
+    assert world.process.acknowledged == Heads(before.pool, drains.authorization), "the pool's state is withheld"
+
+    revoked = Heads(drains.pool, replace(drains.authorization, sequence=2, floors={OTHER: at_once(2)}))
+    applied(world, revoked)
+    await finished(world.process.closed())
+    assert world.process.acknowledged == Heads(before.pool, revoked.authorization), "somebody else's revocation is not"
+
+    world.process.leave(pool)
+    await finished(world.process.closed())
+    assert world.process.acknowledged == revoked
+
+
+async def test_a_drain_of_a_tenant_withholds_the_authorization_head_alone() -> None:
+    world = World()
+    world.process.apply()
+    await finished(world.process.closed())
+    before = world.process.acknowledged
+    assert before is not None
+    tenant = admitted(world)
+    drains = with_authorization(sequence=2, floors={TENANT: Floor(Epoch(2), FIRST_EPOCH, 600)})
+    applied(world, Heads(with_pool(sequence=2).pool, drains.authorization))
+    await finished(world.process.closed())
+    assert (world.process.acknowledged, tenant.reason) == (Heads(with_pool(sequence=2).pool, before.authorization), None)
+
+    world.process.leave(tenant)
+    await finished(world.process.closed())
+    assert world.process.acknowledged == Heads(with_pool(sequence=2).pool, drains.authorization)
 
 
 async def test_a_drain_ends_with_its_time_which_later_looks_do_not_prolong() -> None:

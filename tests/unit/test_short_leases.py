@@ -12,7 +12,7 @@ import pytest
 from cachescope.api.ledgers import FenceLeaseSpec
 from cachescope.core.digests import sha256
 from cachescope.core.leases import GATEWAY, LeaseStatement, lease_keys, lease_name, read_lease
-from cachescope.core.ledgers import Lineage, Mark, authorization_key
+from cachescope.core.ledgers import AUTHORIZATION, Lineage, Mark, authorization_key
 from cachescope.gateway.keys import parse_keys
 from cachescope.gateway.short_leases import ReadableStatements
 from tests.unit.whole_path import ROOT_KEYS
@@ -32,7 +32,7 @@ def written(pools: int, namespaces: int = 1, pods: int = 2, *, times: int = 1) -
         1,
         60_000,
         "0.1.0",
-        acknowledged={name: _mark(chance) for name in (*keys, *uids)},
+        acknowledged={name: _mark(chance) for name in (*uids, *keys)},  # in the order in which a gateway says them
         witnesses={key: _witness(chance) for key in keys},
         routable={uid: tuple(_uid(chance) for _ in range(pods)) for uid in uids},
     )
@@ -69,6 +69,13 @@ def test_of_more_pools_it_says_what_fits_and_logs_what_does_not(pools: int, pods
     assert (len(read.acknowledged) == len(statement.acknowledged)) is (pools == 1_500)
     (record,) = caplog.records
     assert record.__dict__["routable"] == pools - len(read.routable)
+
+
+def test_what_revocations_wait_for_is_left_out_last() -> None:
+    statement, read = written(5_000, namespaces=20)
+    heads = {name for name in statement.acknowledged if name.startswith(AUTHORIZATION)}
+    assert len(read.acknowledged) < len(statement.acknowledged)
+    assert heads <= read.acknowledged.keys()
 
 
 def test_witnesses_go_before_acknowledgements() -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from cachescope.core.epochs import EpochVector
-from cachescope.core.ledgers import Ledger, followed
+from cachescope.core.ledgers import Ledger, Role, followed
 from cachescope.core.types import Epoch, TargetName
 
 
@@ -99,7 +99,7 @@ def judge(heads: Heads, epochs: Epochs, seen: Seen) -> Standing:
         return Standing.UNCONFIRMED
     if authorization.denied(epochs.authorization):
         return Standing.DENIED
-    if pool.below(epochs.cache) or behind(authorization, epochs.authorization, seen.authorization_sequence):
+    if behind_of(heads, epochs, seen):
         return Standing.BEHIND
     unknown = seen.sequence > pool.sequence or seen.authorization_sequence > authorization.sequence
     ahead = pool.ahead(epochs.cache) or authorization.ahead(epochs.authorization)
@@ -109,6 +109,15 @@ def judge(heads: Heads, epochs: Epochs, seen: Seen) -> Standing:
 def behind(authorization: Ledger, vector: EpochVector, sequence: int) -> bool:
     """Whether a vector made at a sequence fell behind, or can no longer be judged by what the head lists."""
     return sequence < authorization.reach or bool(authorization.below(vector))
+
+
+def behind_of(heads: Heads, epochs: Epochs, seen: Seen) -> frozenset[Role]:
+    """The ledgers that epochs fell behind of which were taken from the states `seen`."""
+    fell = {
+        Role.POOL: bool(heads.pool.below(epochs.cache)),
+        Role.AUTHORIZATION: behind(heads.authorization, epochs.authorization, seen.authorization_sequence),
+    }
+    return frozenset(role for role, is_behind in fell.items() if is_behind)
 
 
 def drain_seconds(heads: Heads, epochs: Epochs, seen: Seen) -> int | None:

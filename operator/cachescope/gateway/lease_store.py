@@ -1,4 +1,8 @@
-"""FenceLeases through the gateway's own client of the API server."""
+"""FenceLeases through the gateway's own client of the API server.
+
+That client's transport may send a PUT a second time when a connection breaks. The version that each write expects makes the second
+one a conflict, and after a conflict a round reads what is stored.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Statements that are short enough to be read: what goes first when a gateway serves thousands of pools.
 
 A statement that nobody can read ends the right. So of one that is too long the pods that it routes to are left out, as many as must
-be, then witnesses (guards publish them too), then acknowledgements: fences that need those wait until there are fewer pools.
+be, then witnesses (guards publish them too), then acknowledgements of pools, which fences count and do not wait for, and those of
+authorization heads last: revocations wait for them until there are fewer pools.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any, Final
 
 from cachescope.core.keys import Key
 from cachescope.core.leases import MAX_CHARACTERS, LeaseStatement, write_lease
-from cachescope.core.ledgers import write_mark
+from cachescope.core.ledgers import AUTHORIZATION, write_mark
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +44,8 @@ class ReadableStatements:
 def _fitting(statement: LeaseStatement) -> tuple[LeaseStatement, dict[str, int]]:
     """As much of a statement as can be read, and how many entries of which parts are left out."""
     left = MOST_BYTES
-    marks = {name: write_mark(mark) for name, mark in statement.acknowledged.items()}
+    heads_first = sorted(statement.acknowledged.items(), key=lambda item: not item[0].startswith(AUTHORIZATION))
+    marks = {name: write_mark(mark) for name, mark in heads_first}
     kept: dict[str, dict[str, Any]] = {}
     parts: dict[str, Mapping[str, Any]] = {"acknowledged": marks, "witnesses": statement.witnesses, "routable": statement.routable}
     for field, entries in parts.items():

@@ -3,7 +3,7 @@
 Rules:
 
 - heads are acknowledged once nothing older is left: every request that was closed returned from its application, the engine
-  confirmed that it knows nothing of them, and nothing drains;
+  confirmed that it knows nothing of them, and nothing that drains is behind that ledger;
 - nothing of this has a time limit: an application that never returns, or an engine that never confirms, means that the guard
   never acknowledges, and that its lease ends;
 - with nothing closed since the last confirmation the engine is not asked.

@@ -5,6 +5,7 @@ Rules:
 - a request is compared with every head that is applied: of another lineage, denied, behind, or no longer to be judged, it is
   closed; only what fell behind a `Drain` alone goes on, until its time is over, and only under the right that admitted it;
 - the time of a drain begins when the head is applied, and a later head can only shorten it;
+- what drains holds up the acknowledgement of the ledger that it fell behind, and of no other: a pool's drain delays no revocation;
 - what reuses ends with the right that admitted it, and everything ends when another right follows; what is `Fresh` goes on
   without a right until its time is over, counted from its admission;
 - what was closed is not over when its application returns: the engine has to confirm it, see `closing`.
@@ -17,7 +18,8 @@ from collections import Counter
 from collections.abc import Iterable
 
 from cachescope.core.admission import REFUSED, Refusal, switched_off
-from cachescope.core.heads import Heads, Standing, drain_seconds, judge
+from cachescope.core.heads import Heads, Standing, behind_of, drain_seconds, judge
+from cachescope.core.ledgers import Role
 from cachescope.core.permits import Permit
 from cachescope.core.types import Reuse
 
@@ -33,12 +35,13 @@ class Flight:
 
     Attributes:
         drain_until: When its drain is over, or `None` while nothing of it fell behind.
+        behind: The ledgers that it fell behind of while it drains.
         aborted: Set when it was closed.
         returned: Set when its application returned.
         reason: Why it was closed, or `None`.
     """
 
-    __slots__ = ("aborted", "admitted_at", "drain_until", "generation", "heads", "permit", "reason", "returned", "seen")
+    __slots__ = ("aborted", "admitted_at", "behind", "drain_until", "generation", "heads", "permit", "reason", "returned", "seen")
 
     def __init__(self, permit: Permit, heads: Heads, *, generation: int, now: int) -> None:
         self.permit = permit
@@ -47,6 +50,7 @@ class Flight:
         self.generation = generation
         self.admitted_at = now
         self.drain_until: int | None = None
+        self.behind: frozenset[Role] = frozenset()
         self.aborted = asyncio.Event()
         self.returned = asyncio.Event()
         self.reason: Refusal | None = None
@@ -90,6 +94,7 @@ class Flight:
             return Refusal.BEHIND
         until = now + seconds * 1000
         self.drain_until = until if self.drain_until is None else min(until, self.drain_until)
+        self.behind |= behind_of(heads, self.permit.epochs, self.seen)
         return None
 
 
@@ -144,6 +149,10 @@ class InFlight:
     def drain_ends(self) -> int | None:
         """When the next drain is over; `None` when nothing drains."""
         return min((flight.drain_until for flight in self.open() if flight.drain_until is not None), default=None)
+
+    def held_up(self) -> frozenset[Role]:
+        """The ledgers that something draining is behind of."""
+        return frozenset[Role]().union(*(flight.behind for flight in self.open()))
 
     def counts(self) -> dict[str, int]:
         """Requests by state: `open`, `draining`, and `closing` until the engine has confirmed what was closed."""

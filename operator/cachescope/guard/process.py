@@ -8,7 +8,7 @@ Rules:
   what it closes;
 - nothing is served before the first right, nor before the first one after a lease that was lost, nor when the last one has been
   over for some time (`leases.fresh_for_ms`): then its lease may be removed, and no fence waits for it any more;
-- heads are acknowledged once nothing in flight is older, see `closing`;
+- a head is acknowledged once nothing in flight is older than it, see `closing`;
 - the boot id is drawn when the state is made, in the process that serves, never at import, and again when its lease is gone.
 """
 
@@ -25,6 +25,7 @@ from cachescope.core.admission import GuardState, Refusal, Request, UsedPermits,
 from cachescope.core.errors import WireFormatError
 from cachescope.core.heads import Heads
 from cachescope.core.leases import fresh_for_ms
+from cachescope.core.ledgers import Role
 from cachescope.core.permits import Permit, read_permit
 from cachescope.core.record import EngineDigests
 from cachescope.core.statements import Statement, write_statement
@@ -243,11 +244,24 @@ class GuardProcess:
         return 0 if silent else fresh_ms
 
     def _acknowledge(self) -> None:
-        """Acknowledge what was applied, in the step in which the last that was closed is over; a drain withholds it."""
-        if self.in_flight.drain_ends() is None and self.acknowledged is not self._applied:
-            self.acknowledged = self._applied
+        """Acknowledge what was applied, in the step in which the last that was closed is over; a drain withholds its own ledger."""
+        closed = self._closed_below()
+        if closed is not None and closed != self.acknowledged:
+            self.acknowledged = closed
             self.on_acknowledged()
-            self.cleanup.acknowledged(self.acknowledged)
+            self.cleanup.acknowledged(closed)
+
+    def _closed_below(self) -> Heads | None:
+        """The newest states below which nothing is in flight: of a ledger that is being drained, the one acknowledged before."""
+        applied, before, held_up = self._applied, self.acknowledged, self.in_flight.held_up()
+        if applied is None or not held_up:
+            return applied
+        if before is None:
+            return None
+        return Heads(
+            before.pool if Role.POOL in held_up else applied.pool,
+            before.authorization if Role.AUTHORIZATION in held_up else applied.authorization,
+        )
 
     async def _change(self) -> None:
         """Wait until something in flight may be over, be it by time."""
