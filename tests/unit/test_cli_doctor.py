@@ -108,12 +108,14 @@ def test_a_guard_has_its_lease_to_acknowledge_what_is_new() -> None:
     assert len(worst(changed(epochledgers=[ledger("tiny", 8, 121), ledger(AUTHORIZATION_HEAD, 7, 121)]))) == 2
 
 
-def test_a_guard_that_may_drain_has_that_long_too() -> None:
-    def stand(age: float) -> Observed:
-        return changed(epochledgers=[ledger("tiny", 8, age, drainSeconds={"t": 300}), ledger(AUTHORIZATION_HEAD, 7, age)])
+@pytest.mark.parametrize(("drains", "other"), [("tiny", AUTHORIZATION_HEAD), (AUTHORIZATION_HEAD, "tiny")])
+def test_a_guard_has_the_drain_of_a_ledger_to_acknowledge_that_one(drains: str, other: str) -> None:
+    def stand(age: float, other_age: float = 60) -> Observed:
+        return changed(epochledgers=[ledger(drains, 8, age, drainSeconds={"t": 300}), ledger(other, 8, other_age)])
 
     assert worst(stand(419)) == []
-    assert len(worst(stand(422))) == 2
+    assert len(worst(stand(422))) == 1
+    assert len(worst(stand(419, 121))) == 1
 
 
 def test_a_fence_that_has_not_waited_for_long_is_no_fault() -> None:

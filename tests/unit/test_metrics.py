@@ -136,10 +136,12 @@ def test_what_was_missed_or_vanished_begins_the_wait_anew() -> None:
 async def test_a_fence_is_not_overdue_while_answers_may_drain(role: str) -> None:
     world = World()
     world.saw("g", FIRST)
-    world.write(replace(SECOND, floors={TARGET: Floor(Epoch(2), drain_seconds=300)}))
-    if role == "Authorization":  # a guard that drains acknowledges neither of its ledgers
-        world.fences.stands("head", Ledger(Role.AUTHORIZATION, Lineage(1, "a"), 2))
+    drains = {TARGET: Floor(Epoch(2), drain_seconds=300)}
+    if role == "Authorization":
+        world.fences.stands("head", Ledger(Role.AUTHORIZATION, Lineage(1, "a"), 2, floors=drains))
         world.fences.want(Wanted("head", 2, world.version, world.book.now_ms(), namespace="ns"))
+    else:
+        world.write(replace(SECOND, floors=drains))
     world.now += (right_ms(LEASE) + SLACK_MS) / 1000 + 300
     world.saw("g", FIRST)
     assert _open(world, role) == (1, 0)

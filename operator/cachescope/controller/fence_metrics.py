@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
@@ -39,9 +39,9 @@ def is_overdue(roster: Roster, wanted: Wanted, now_ms: int, *, drain_ms: int = 0
     return now_ms > began + right + drain_ms + SLACK_MS
 
 
-def drain_ms(ledgers: Iterable[Ledger]) -> int:
-    """The longest drain that ledgers of pools ask for. A guard that drains acknowledges neither of its ledgers."""
-    return 1000 * max((floor.drain_seconds for ledger in ledgers for floor in ledger.floors.values()), default=0)
+def drain_ms(ledger: Ledger) -> int:
+    """The longest drain that a ledger asks for: meanwhile guards do not acknowledge that ledger."""
+    return 1000 * max((floor.drain_seconds for floor in ledger.floors.values()), default=0)
 
 
 class FenceMetrics(Collector):
@@ -76,5 +76,5 @@ class FenceMetrics(Collector):
         )
 
     def _state(self, wanted: Wanted, standing: Mapping[str, Ledger]) -> str:
-        drain = drain_ms([standing[wanted.key]] if wanted.pool else standing.values())
+        drain = drain_ms(standing[wanted.key])
         return OVERDUE if is_overdue(self._book.roster, wanted, self._book.now_ms(), drain_ms=drain) else WAITING

@@ -95,11 +95,10 @@ def _behind(lease: Document, ledgers: Mapping[tuple[str, str], Document], now: d
     """Ledgers that a guard has had its lease's length and a drain to acknowledge, and did not."""
     statement, namespace = _statement(lease), lease["metadata"]["namespace"]
     keys = {lease["spec"].get("pool", ""): str(statement.get("pool_uid")), AUTHORIZATION_HEAD: authorization_key(namespace)}
-    # A guard that drains what one of them made old acknowledges neither.
-    patience = length(lease) + MARGIN + _drain(ledgers.get((namespace, lease["spec"].get("pool", ""))))
+    patience = length(lease) + MARGIN
     for name, key in keys.items():
         ledger, mark = ledgers.get((namespace, name)), (statement.get("acknowledged") or {}).get(key) or {}
-        if ledger is None or now - written(ledger) <= patience or _holds(mark, ledger["spec"]):
+        if ledger is None or now - written(ledger) <= patience + _drain(ledger) or _holds(mark, ledger["spec"]):
             continue
         yield failed(
             ACKNOWLEDGED,
@@ -109,9 +108,9 @@ def _behind(lease: Document, ledgers: Mapping[tuple[str, str], Document], now: d
         )
 
 
-def _drain(ledger: Document | None) -> timedelta:
-    """For how long the ledger of a pool lets answers end."""
-    return timedelta(seconds=max(((ledger or {}).get("spec") or {}).get("drainSeconds", {}).values(), default=0))
+def _drain(ledger: Document) -> timedelta:
+    """For how long a ledger lets answers end."""
+    return timedelta(seconds=max((ledger.get("spec") or {}).get("drainSeconds", {}).values(), default=0))
 
 
 def _named(state: Document) -> str:
