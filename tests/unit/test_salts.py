@@ -15,7 +15,7 @@ from cachescope.core.salts import salt
 from cachescope.core.types import Digest, Namespace, ScopeClass
 from tests.unit.core_strategies import KEY, NEWER_KEY, OTHER_KEY, RECORD, texts, variants
 
-NOT_SALTED = {"content_digest"}
+NOT_SALTED = {"content_digest", "sources"}
 VARIANTS = variants(RECORD)
 NONCE = b"n" * 16
 
