@@ -48,6 +48,7 @@ class IdentityRecord:
         policy_revision: Revision of this scope's own policy.
         lineages: Ids of the histories of the pool's ledger and of the authorization ledger.
         epochs: Epochs of every target at or above the class.
+        sources: Ids and epochs of what a trusted application says the texts were taken from; no part of the salt.
     """
 
     cache_object: str
@@ -61,6 +62,7 @@ class IdentityRecord:
     policy_revision: int
     lineages: tuple[str, str]
     epochs: EpochVector
+    sources: tuple[tuple[str, int | None], ...] = ()
 
     def digest(self) -> Digest:
         """Digest of the whole record over canonical JSON."""
