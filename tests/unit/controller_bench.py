@@ -20,6 +20,7 @@ from cachescope.controller.policy_inputs import PolicyInputs
 from cachescope.controller.pool_ledgers import PoolLedgers
 from cachescope.controller.pools import Pools
 from cachescope.controller.root_keys import RootKeys
+from cachescope.controller.public_sources import PublicSources
 from cachescope.controller.scopes import Scopes
 from cachescope.controller.store import Key, Store, key_of
 from cachescope.controller.tenants import Tenants
@@ -142,8 +143,9 @@ class Bench:
         self.pools, self.tenants, self.scopes = (
             Pools(self.site),
             Tenants(self.site, ["ns"], now=lambda: self.now, clock=lambda: self.now),
-            Scopes(self.site),
+            Scopes(self.site, lambda: self.now),
         )
+        self.sources = PublicSources(self.site, lambda: self.now)
         self.store.listen(self.tenants.hear)
         self.store.listen(self.book.hear)
         for document in self.store.all("EpochLedger"):

@@ -19,7 +19,7 @@ from cachescope.core.frames import frame
 from cachescope.core.heads import Epochs, Seen
 from cachescope.core.keys import Key, derive
 from cachescope.core.permits import Permit, write_permit
-from cachescope.core.record import EngineDigests, IdentityRecord, Source
+from cachescope.core.record import EngineDigests, IdentityRecord
 from cachescope.core.salts import salt
 from cachescope.core.scopes import Credential, Subject, namespace
 from cachescope.core.statements import Statement, write_statement
@@ -182,7 +182,7 @@ def _records() -> Iterator[IdentityRecord]:
     yield replace(RECORD, epochs=EpochVector.of({POOL_TARGET: Epoch(5), TENANT_TARGET: Epoch(2)}))
     request = namespace(derive(ROOT, "namespace"), SUBJECTS["request"])
     yield replace(RECORD, scope=ScopeClass.REQUEST, namespace=request)
-    yield replace(RECORD, sources=(Source("memory", 3),))
+    yield replace(RECORD, sources=(("memory", 3),))
 
 
 def _plain(value: Any) -> Any:

@@ -89,7 +89,7 @@ def test_a_handle_of_another_version_is_unreadable() -> None:
 
 
 def test_it_fits_a_header() -> None:
-    many = replace(RECORD, sources=tuple(replace(RECORD.sources[0], id=f"{number:0200}") for number in range(64)))
+    many = replace(RECORD, sources=tuple((f"{number:0200}", number) for number in range(64)))
     assert len(sealed(replace(EXPECTED, record=many))) < MAX_CHARACTERS
 
 

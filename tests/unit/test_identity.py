@@ -48,7 +48,7 @@ def test_an_answer_belongs_to_one_way_of_asking() -> None:
 
 
 def test_sources_are_not_confused_with_one_another() -> None:
-    one, other = (replace(RECORD, sources=tuple(replace(RECORD.sources[0], id=name) for name in names)) for names in ("ab", ["ab"]))
+    one, other = (replace(RECORD, sources=tuple((name, 1) for name in names)) for names in (["a", "b"], ["ab"]))
     assert keys(one).retrieval_scope != keys(other).retrieval_scope
 
 

@@ -102,12 +102,14 @@ class WholePath:
         pool_ledger: What the operator wrote last of the pool.
         authorization: The same of the namespace's authorization head.
         fresh_only: Whether the gateway's right ran out.
+        seconds: The gateway's wall clock, in seconds since 1970.
     """
 
     def __init__(self, folder: Path, guard: type[Guard] = Guard) -> None:
         self.folder = folder
         self.credentials: Credentials = load(folder / "credentials.json")
         self.clock_ms = 10_000_000
+        self.seconds = time.time()
         self.cluster = cluster_of(self.credentials)
         write_mounted(folder, self.credentials)
         self.configuration = Configuration(folder / "mounted", self.cluster.stores, FileKeySets(), now=time.time)
@@ -122,7 +124,7 @@ class WholePath:
         running.background = None
         self.guard = guard(self.engine, running)
         self.fleet = Fleet(OneEndpoint(), self, GuardLeases(self.cluster.leases.get), clock=lambda: self.clock_ms)
-        self.gate = Decision(self.in_force, self.fleet, Audit(CollectorRegistry()))
+        self.gate = Decision(self.in_force, self.fleet, Audit(CollectorRegistry()), lambda: self.seconds)
         self.last: Forward | None = None
         self.write_lease()
 

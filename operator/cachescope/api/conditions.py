@@ -20,6 +20,7 @@ class ConditionType(StrEnum):
     ACCEPTED = "Accepted"
     HELD = "Held"
     FENCED = "Fenced"
+    USABLE = "Usable"
 
 
 class Reason(StrEnum):
@@ -59,6 +60,11 @@ class Reason(StrEnum):
     SECRET_NOT_LABELLED = "SecretNotLabelled"  # noqa: S105 - a reason
     REFERENCE_NOT_FOUND = "ReferenceNotFound"
     SUSPENDED = "Suspended"
+
+    APPROVED = "Approved"
+    NOT_APPROVED = "NotApproved"
+    WITHDRAWN = "Withdrawn"
+    NOTHING_PUBLIC = "NothingPublic"
 
     SPEC_BEHIND_LEDGER = "SpecBehindLedger"
     JUMP_TOO_LARGE = "JumpTooLarge"
@@ -113,7 +119,7 @@ _BY_STATE: Final[Mapping[ConditionType, Mapping[State, tuple[Reason, ...]]]] = {
     },
     # Of a Tenant, CacheScope or CacheEpoch.
     ConditionType.ACCEPTED: {
-        "True": (Reason.ACCEPTED, Reason.SUSPENDED),
+        "True": (Reason.ACCEPTED, Reason.SUSPENDED, Reason.NOTHING_PUBLIC),
         "False": (
             Reason.INVALID_SPEC,
             Reason.IDENTITY_TAKEN,
@@ -123,6 +129,11 @@ _BY_STATE: Final[Mapping[ConditionType, Mapping[State, tuple[Reason, ...]]]] = {
             Reason.REFERENCE_NOT_FOUND,
             Reason.LEDGER_UNUSABLE,
         ),
+    },
+    # Of a PublicSource.
+    ConditionType.USABLE: {
+        "True": (Reason.APPROVED,),
+        "False": (Reason.NOT_APPROVED, Reason.EXPIRED, Reason.WITHDRAWN, Reason.INVALID_SPEC),
     },
     # Of a CacheEpoch; `Fenced` also of a ServingPool.
     # `Acknowledged`: by every process. `Expired`: the others were not heard of for longer than their rights last.

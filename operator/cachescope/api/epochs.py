@@ -12,7 +12,7 @@ from cachescope.api.statuses import CacheEpochStatus
 from cachescope.core.epochs import MAX_EPOCH
 
 OF_CACHES = frozenset({"ServingPool", "CacheScope"})
-OF_PEOPLE = frozenset({"Tenant", "Principal"})
+OF_PEOPLE = frozenset({"Tenant", "Principal", "Compartment"})
 
 
 class PrincipalName(Strict):
@@ -32,23 +32,26 @@ class PrincipalName(Strict):
 class EpochTarget(Strict):
     """What the epoch belongs to. It cannot be changed: make another CacheEpoch."""
 
-    kind: Literal["ServingPool", "CacheScope", "Tenant", "Principal", "Namespace"] = Field(
+    kind: Literal["ServingPool", "CacheScope", "Tenant", "Principal", "Compartment", "Namespace"] = Field(
         "ServingPool",
-        description="`ServingPool`, `CacheScope`: what is cached there. `Tenant`, `Principal`: what they were allowed. "
+        description="`ServingPool`, `CacheScope`: what is cached there. `Tenant`, `Principal`, `Compartment`: what they were allowed. "
         "`Namespace`: every ledger of this namespace; for `restored` alone.",
     )
     name: str = Field(
         "",
         pattern=r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?)?$",
         max_length=253,
-        description="Name of the object in this namespace; of a principal its Tenant. Empty for `Namespace`.",
+        description="Name of the object in this namespace; of a principal or compartment its Tenant. Empty for `Namespace`.",
     )
     principal: PrincipalName | None = Field(None, description="Of the Tenant; with `kind: Principal` and only then.")
+    compartment: str = Field("", max_length=253, description="Its name, of the Tenant; with `kind: Compartment` and only then.")
 
     @model_validator(mode="after")
     def _whole(self) -> EpochTarget:
         if (self.kind == "Principal") != (self.principal is not None):
             raise ValueError("set principal with `kind: Principal` and only then")
+        if (self.kind == "Compartment") != bool(self.compartment):
+            raise ValueError("set compartment with `kind: Compartment` and only then")
         if (self.kind == "Namespace") != (self.name == ""):
             raise ValueError("set name, except with `kind: Namespace`")
         return self
@@ -109,13 +112,15 @@ class CacheEpochSpec(Strict):
     incident: Incident | None = None
     deny: bool = Field(
         False,
-        description="Of a tenant or principal, with an incident: its credentials are refused from then on, also after this object "
+        description="Of a tenant, principal or compartment, with an incident: its credentials are refused from then on, also after this object "
         "is deleted, until an incident with `readmit`.",
     )
-    readmit: bool = Field(False, description="Of a tenant or principal, with an incident: takes back every `deny` of before.")
+    readmit: bool = Field(
+        False, description="Of a tenant, principal or compartment, with an incident: takes back every `deny` of before."
+    )
     credentials_issued_before: AwareDatetime | None = Field(
         None,
-        description="Of a tenant or principal, with an incident: credentials issued before are refused (a token's `iat`, an API "
+        description="Of a tenant, principal or compartment, with an incident: credentials issued before are refused (a token's `iat`, an API "
         "key's `created`; one that says neither is refused too). Whole seconds; never taken back.",
     )
     restored: Restored | None = Field(None, description="With `kind: Namespace` and an incident, and only then.")
@@ -134,7 +139,9 @@ class CacheEpochSpec(Strict):
     def _of_people(self) -> CacheEpochSpec:
         asked = self.deny or self.readmit or self.credentials_issued_before is not None
         if asked and (self.target.kind not in OF_PEOPLE or self.incident is None):
-            raise ValueError("deny, readmit and credentialsIssuedBefore belong to an incident of a Tenant or Principal; set both")
+            raise ValueError(
+                "deny, readmit and credentialsIssuedBefore belong to an incident of a Tenant, Principal or Compartment; set both"
+            )
         if self.deny and self.readmit:
             raise ValueError("deny and readmit contradict each other; set one")
         return self
@@ -156,7 +163,7 @@ class CacheEpochSpec(Strict):
 
 
 class CacheEpoch(Resource):
-    """A declared epoch of a pool, a scope, a tenant or a principal."""
+    """A declared epoch of a pool, a scope, a tenant, a principal or a compartment."""
 
     KIND: ClassVar[str] = "CacheEpoch"
     PLURAL: ClassVar[str] = "cacheepochs"

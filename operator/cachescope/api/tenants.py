@@ -7,6 +7,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, StringConstraints, field_validator
 
 from cachescope.api.documents import OBJECT_NAME, Resource, Strict
+from cachescope.api.epochs import PrincipalName
 from cachescope.api.statuses import TenantStatus
 
 MOST_OF_A_NAME = 128
@@ -50,12 +51,36 @@ class Identities(Strict):
     jwt: tuple[JwtClaimsIdentity, ...] = Field((), max_length=64, description="Tokens, by provider and claims.")
 
 
+class CompartmentMembers(Strict):
+    """Who is authorized for one compartment."""
+
+    name: str = Field(min_length=1, max_length=253, description="Its name, as clients send it in `x-cachescope-compartment`.")
+    principals: tuple[PrincipalName, ...] = Field(max_length=256, description="Whose credentials are authorized for it.")
+
+
+class Compartments(Strict):
+    """Matters within the tenant, and who is authorized for which. A compartment that a client merely names is refused."""
+
+    claim: str = Field(
+        "",
+        max_length=MOST_OF_A_NAME,
+        description="The claim of its tokens that lists the compartments a token is authorized for: one text or a list of texts, "
+        "each of at most 253 characters. Anything else authorizes for none.",
+    )
+    members: tuple[CompartmentMembers, ...] = Field(
+        (), max_length=256, description="Compartments, with the principals that are authorized beside those whose token says so."
+    )
+
+
 class TenantSpec(Strict):
     """Who the tenant is."""
 
     identities: Identities = Identities()
+    compartments: Compartments = Compartments()
     sensitivity: Literal["Standard", "High"] = Field(
-        "Standard", description="`High`: its requests are refused rather than decided by a gateway that lost its right."
+        "Standard",
+        description="`High`: served only by pools that admit no other Tenant, never public, and refused rather than decided by a "
+        "gateway that lost its right.",
     )
     suspended: bool = Field(False, description="All requests of the tenant are refused.")
 

@@ -4,8 +4,8 @@ Rules:
 
 - a CacheEpoch speaks of objects of its own namespace, and names them; what is kept is named by their UIDs, so that an object that
   was deleted and made anew is another target;
-- of a pool and of a scope the ledgers are those of the pools concerned; of a tenant and of a principal the authorization ledgers of
-  its own namespace and of every namespace whose pools may admit it.
+- of a pool and of a scope the ledgers are those of the pools concerned; of a tenant, principal or compartment the authorization
+  ledgers of its own namespace and of every namespace whose pools may admit it.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def of_pool(store: Store, targets: SecretKey, pool: Document) -> Iterator[Declar
 
 
 def of_people(store: Store, targets: SecretKey, namespaces: Iterable[str | None]) -> Iterator[Declared]:
-    """What is declared for tenants and principals of some namespaces (`None` for all)."""
+    """What is declared for tenants, principals and compartments of some namespaces (`None` for all)."""
     documents = [item for namespace in namespaces for item in store.all("CacheEpoch", namespace)]
     for key, epoch in _readable(documents):
         if epoch.spec.target.kind in OF_PEOPLE and (target := _person(store, targets, key.namespace, epoch)):
@@ -115,7 +115,7 @@ def ledgers_of(store: Store, rulers: Iterable[str], key: Key, epoch: CacheEpoch)
 def missing(store: Store, key: Key, epoch: CacheEpoch) -> str:
     """What a CacheEpoch names and nobody made, for people; empty when all of it is there."""
     target = epoch.spec.target
-    kind = {"Principal": "Tenant"}.get(target.kind, target.kind)
+    kind = {"Principal": "Tenant", "Compartment": "Tenant"}.get(target.kind, target.kind)
     if kind == "Namespace" or store.get(kind, key.namespace, target.name) is not None:
         return ""
     return f"there is no such {kind} in this namespace; create it, or correct spec.target.name"
@@ -133,6 +133,8 @@ def _person(store: Store, targets: SecretKey, namespace: str, epoch: CacheEpoch)
     if tenant is None:
         return None  # its epochs stand where they stood; another tenant of that name is another target
     uid = str(tenant["metadata"]["uid"])
+    if epoch.spec.target.compartment:
+        return target_name(targets, TargetKind.COMPARTMENT, uid, epoch.spec.target.compartment)
     if who is None:
         return target_name(targets, TargetKind.TENANT, uid)
     return target_name(targets, TargetKind.PRINCIPAL, uid, who.kind, who.issuer, who.subject)

@@ -16,7 +16,7 @@ from typing import Any
 
 from cachescope.core.digests import Plain
 from cachescope.core.epochs import EpochVector, epoch
-from cachescope.core.record import EngineDigests, IdentityRecord, Source
+from cachescope.core.record import EngineDigests, IdentityRecord
 from cachescope.core.types import Digest, Namespace, ScopeClass, TargetName
 
 PREFIX = "pc-"
@@ -107,7 +107,7 @@ def _record(found: dict[str, Any]) -> IdentityRecord:
         "engine": EngineDigests(**{name: Digest(value) for name, value in found["engine"].items()}),
         "lineages": tuple(found["lineages"]),
         "epochs": EpochVector(tuple((TargetName(name), epoch(_integer(value))) for name, value in found["epochs"])),
-        "sources": tuple(Source(identity, number) for identity, number in found["sources"]),
+        "sources": tuple((str(name), None if value is None else _integer(value)) for name, value in found["sources"]),
     }
     return IdentityRecord(**{**found, **parsed})
 

@@ -68,4 +68,4 @@ def _whose(record: IdentityRecord) -> tuple[Field, ...]:
 
 
 def _sources(record: IdentityRecord) -> tuple[Field, ...]:
-    return tuple((source.id, source.epoch) for source in record.sources)
+    return tuple(record.sources)

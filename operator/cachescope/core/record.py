@@ -33,19 +33,6 @@ class EngineDigests:
 
 
 @dataclass(frozen=True)
-class Source:
-    """Something that a trusted application put into the prompt: a memory summary, a retrieved document.
-
-    Attributes:
-        id: Its id, as the application names it.
-        epoch: Which state of it.
-    """
-
-    id: str
-    epoch: int
-
-
-@dataclass(frozen=True)
 class IdentityRecord:
     """One request's identity as a cache sees it.
 
@@ -61,7 +48,7 @@ class IdentityRecord:
         policy_revision: Revision of this scope's own policy.
         lineages: Ids of the histories of the pool's ledger and of the authorization ledger.
         epochs: Epochs of every target at or above the class.
-        sources: What a trusted application says that the prompt was made of, sorted; it is not part of the salt.
+        sources: Ids and epochs of what a trusted application says the texts were taken from; no part of the salt.
     """
 
     cache_object: str
@@ -75,13 +62,11 @@ class IdentityRecord:
     policy_revision: int
     lineages: tuple[str, str]
     epochs: EpochVector
-    sources: tuple[Source, ...] = ()
+    sources: tuple[tuple[str, int | None], ...] = ()
 
     def fields(self) -> dict[str, Plain]:
         """Every field as a plain value."""
-        sources = [(item.id, item.epoch) for item in self.sources]
-        plain = {"scope": self.scope.value, "engine": vars(self.engine), "epochs": self.epochs.entries, "sources": sources}
-        return {**vars(self), **plain}
+        return {**vars(self), "scope": self.scope.value, "engine": vars(self.engine), "epochs": self.epochs.entries}
 
     def digest(self) -> Digest:
         """Digest of the whole record over canonical JSON."""

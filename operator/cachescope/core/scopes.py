@@ -23,7 +23,7 @@ class Credential:
     """Who a verified credential speaks for.
 
     Attributes:
-        kind: How it was verified: `api-key` or `jwt`.
+        kind: How it was verified: `api-key`, `jwt`, `mtls` or `service-account`.
         issuer: Who vouches for it: the JWT's `iss`; empty for API keys, whose issuer is the tenant.
         subject: The stable name of the principal: the JWT's principal claim, or the API key's principal.
     """

@@ -5,15 +5,32 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry, Counter
 
+from cachescope.core.classes import Reason
 from cachescope.core.endpoints import pool_key
 from cachescope.core.permits import Permit
 from cachescope.gateway.binding import Asker
 from cachescope.gateway.exchange import Answer
 
 log = logging.getLogger("cachescope.audit")
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What is told of a request beside its permit; all of it from fixed lists.
+
+    Attributes:
+        stripped: Names of fields that were removed.
+        reasons: Which rules made its class what it is.
+        context: Whether a trusted application said what it is made of.
+    """
+
+    stripped: Sequence[str] = ()
+    reasons: Sequence[Reason] = ()
+    context: bool = False
 
 
 class Audit:
@@ -37,10 +54,10 @@ class Audit:
             "cachescope_fields_stripped", "Client fields removed because they could choose a cache.", ["field"], registry=registry
         )
 
-    def forwarded(self, request_id: str, path: str, asker: Asker, permit: Permit, *, stripped: Sequence[str]) -> None:
+    def forwarded(self, request_id: str, path: str, asker: Asker, permit: Permit, told: Told) -> None:
         """A request goes upstream."""
         self._forwarded.labels(asker.pool.namespace, asker.pool.name, permit.scope.value).inc()
-        for name in stripped:
+        for name in told.stripped:
             self._stripped.labels(name).inc()
         log.info(
             "forwarded",
@@ -52,6 +69,9 @@ class Audit:
                 "scope_class": permit.scope.value,
                 "reuse": permit.reuse.value,
                 "scope_uid": asker.scope.uid,
+                "policy_revision": asker.scope.policy_revision,
+                "reasons": [reason.value for reason in told.reasons],
+                "by_application": told.context,
                 "namespace_digest": short(asker.namespace),
                 "record_digest": permit.record_digest,
                 "assigned_by": "cachescope-gateway",

@@ -21,6 +21,7 @@ from typing import Any, Protocol, TypeVar
 
 from cachescope.api.scopes import CacheScope
 from cachescope.api.settings import IdentityProvider
+from cachescope.core.public_sources import Source
 from cachescope.gateway.identity.api_keys import ApiKeys
 from cachescope.gateway.identity.authenticator import Authenticator
 from cachescope.gateway.identity.holders import api_keys, in_order, jwt_identities
@@ -57,6 +58,7 @@ class Inputs:
     pools: Mapping[Name, Reading[KnownPool]]
     tenants: Mapping[Name, Reading[KnownTenant]]
     scopes: Mapping[Name, Reading[CacheScope]]
+    sources: Mapping[Name, Reading[Source]]
     secrets: Mapping[Name, Reading[tuple[KeyEntry, ...]]]
     namespaces: Mapping[Name, Reading[dict[str, str]]]
     home: str = ""
@@ -182,6 +184,7 @@ class Configuration:
             pools=stores.pools.items(),
             tenants=stores.tenants.items(),
             scopes=stores.scopes.items(),
+            sources=stores.sources.items(),
             secrets=stores.secrets.items(),
             namespaces=stores.namespaces.items() if stores.namespaces else {},
             home=stores.home,
@@ -192,7 +195,8 @@ class Configuration:
         settings, tenants = inputs.mounted.settings, _values(inputs.tenants)
         holdings = in_order(tenants)
         providers = [self._provider(item) for item in settings.identity_providers]
-        tokens = JwtTokens(providers, jwt_identities(holdings, settings.identity_providers), self._now)
+        claims = {tenant.uid: tenant.compartments.claim for tenant in tenants}
+        tokens = JwtTokens(providers, jwt_identities(holdings, settings.identity_providers, claims), self._now)
         keys = ApiKeys(api_keys(holdings, {name: reading.value or () for name, reading in inputs.secrets.items()}))
         policy = Policy(declared(inputs))
         return Compiled(inputs.mounted, policy, Authenticator(keys, tokens, policy.refused), faults_of(inputs))
@@ -224,6 +228,7 @@ def declared(inputs: Inputs) -> Declared:
         namespaces={name.name: reading.value or {} for name, reading in inputs.namespaces.items()},
         home=inputs.home,
         shared=frozenset(inputs.mounted.settings.shared_pool_namespaces),
+        sources={(name.namespace, name.name): reading.value for name, reading in inputs.sources.items() if reading.value},
     )
 
 
@@ -233,6 +238,7 @@ def faults_of(inputs: Inputs) -> dict[str, str]:
         "ServingPool": inputs.pools,
         "Tenant": inputs.tenants,
         "CacheScope": inputs.scopes,
+        "PublicSource": inputs.sources,
         "Secret": inputs.secrets,
     }
     faults = {

@@ -1,7 +1,8 @@
 """The decision: one request in, one answer or one forwarded request out. Fails closed: a fault inside is a 503.
 
-Order: configuration, credential, revocation, route; then the body; then the first three again, pool, scope, endpoint, record, salt,
-permit. Nothing that a client sends chooses any of them but its credential and the model's name.
+Order: configuration, credential, revocation, route, what the headers say; then the body; then the first three again, pool, scope
+and class, endpoint, record, salt, permit. Nothing that a client sends chooses any of them but its credential and the model's name;
+what it says of its data and its compartment narrows (`core.classes`).
 """
 
 from __future__ import annotations
@@ -16,17 +17,21 @@ from typing import TypeVar, cast
 import orjson
 
 from cachescope.api.pools import ServingPool
+from cachescope.core.classes import Context, DataClass, Placement
 from cachescope.core.endpoints import pool_key
 from cachescope.core.permits import PERMIT_HEADER, write_permit
 from cachescope.engines.routes import Route
 from cachescope.engines.vllm import ROUTES
 from cachescope.gateway import binding
-from cachescope.gateway.audit import Audit
+from cachescope.gateway.audit import Audit, Told
 from cachescope.gateway.bodies import BadBody, Sanitized, content_digest, parse_body, sanitize, toolset_digest, with_salt
+from cachescope.gateway.context import BadHeader, Said, said
 from cachescope.gateway.errors import ErrorName, answer
 from cachescope.gateway.exchange import Answer, Forward, RequestHead
 from cachescope.gateway.fleet import Fleet
 from cachescope.gateway.identity.credentials import Forbidden, Identity, KeysUnavailable, Unauthenticated
+from cachescope.gateway.placing import Sent, placement_of
+from cachescope.gateway.sent_texts import sent_texts
 from cachescope.gateway.snapshot import Snapshot
 from cachescope.gateway.standing import InForce
 from cachescope.logs import fault_of
@@ -46,14 +51,16 @@ class Admitted:
 
     head: RequestHead
     route: Route
+    said: Said
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a body asks for, cleaned, with its digests."""
+    """What a request asks for, cleaned, with its digests."""
 
     cleaned: Sanitized
     content: binding.Content
+    sent: Sent
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +77,7 @@ class Grant:
 
     in_force: InForce
     asker: binding.Asker
+    placement: Placement
     engine: binding.Engine
 
 
@@ -88,6 +96,7 @@ class Decision:
         current: Gives what is in force, or `None` while nothing may be decided.
         fleet: The endpoints.
         audit: Where decisions are told.
+        now: Gives the seconds since 1970; approvals of public sources end by it.
         entropy: Gives random bytes.
         settled: Waits a moment for what is being loaded.
     """
@@ -95,6 +104,7 @@ class Decision:
     current: Callable[[], InForce | None]
     fleet: Fleet
     audit: Audit
+    now: Callable[[], float]
     entropy: Callable[[int], bytes] = secrets.token_bytes
     settled: Callable[[], Awaitable[None]] = _at_once
 
@@ -143,10 +153,13 @@ class Decision:
         route = ROUTES.get((head.method, head.path))
         if route is None:
             return answer("not_found")
-        return unacceptable_form(head) or Admitted(head, route)
+        try:
+            return unacceptable_form(head) or Admitted(head, route, said(head))
+        except BadHeader as error:
+            return answer("invalid_request", str(error))
 
     async def _decide(self, admitted: Admitted, body: bytes) -> Forward | Answer:
-        asked = await understood(admitted.route, body)
+        asked = await understood(admitted, body)
         # A body may take its time: what was true when it began (keys, suspensions, scopes, epochs) counts for nothing now.
         known = await self._let_in(admitted.head)
         if isinstance(known, Answer):
@@ -154,11 +167,14 @@ class Decision:
         snapshot, identity = known.in_force.snapshot, known.identity
         served = snapshot.policy.models(identity.tenant_uid).get(asked.cleaned.model)
         if served is None:
-            return answer("model_not_found", param="model")
+            return model_not_found(alone=snapshot.policy.tenants[identity.tenant_uid].high)
         refusal = snapshot.revocations.refusal(identity, served.pool.namespace)
         if refusal is not None:
             return answer(refusal)
-        grant = self._grant(known.in_force, identity, served.pool)
+        placement = placement_of(snapshot, identity, served.pool, asked.sent, now=self.now())
+        if isinstance(placement, Answer):
+            return placement
+        grant = self._grant(known, served.pool, placement)
         return self._forward(admitted, asked, grant) if grant else answer("no_endpoint")
 
     async def _let_in(self, head: RequestHead) -> Known | Answer:
@@ -177,15 +193,15 @@ class Decision:
                 return Known(found, identity)
             # Keys may have been fetched meanwhile, and what changed since then may have been acknowledged already.
 
-    def _grant(self, in_force: InForce, identity: Identity, pool: ServingPool) -> Grant | None:
+    def _grant(self, known: Known, pool: ServingPool, placement: Placement) -> Grant | None:
         """Which engine of a pool serves an identity; `None` when none is routable, or nobody knows which epochs stand."""
-        snapshot, name = in_force.snapshot, pool_key(pool.namespace, pool.name)
+        snapshot, name = known.in_force.snapshot, pool_key(pool.namespace, pool.name)
         trust = snapshot.trusts.get(name)
         if trust is None:
             return None
-        asker = snapshot.askers.of(identity, pool)
+        asker = snapshot.askers.of(known.identity, pool, placement)
         chosen = self.fleet.choose(name, trust, asker.namespace.encode())
-        return Grant(in_force, asker, binding.Engine(chosen[0], chosen[1].statement)) if chosen else None
+        return Grant(known.in_force, asker, placement, binding.Engine(chosen[0], chosen[1].statement)) if chosen else None
 
     def _forward(self, admitted: Admitted, asked: Asked, grant: Grant) -> Forward:
         snapshot, asker, engine, route = grant.in_force.snapshot, grant.asker, grant.engine, admitted.route
@@ -196,25 +212,28 @@ class Decision:
         permit = binding.permit(asker, bound, upstream, reuse=reuse, permit_id=self.entropy(16).hex())
         signed = write_permit(binding.signing_key(snapshot.permits[asker.pool.uid], engine.statement), permit)
         request_id = admitted.head.one("x-request-id") or ""
-        self.audit.forwarded(request_id, route.path, asker, permit, stripped=asked.cleaned.stripped)
+        told = Told(asked.cleaned.stripped, grant.placement.reasons, context=admitted.said.context is not None)
+        self.audit.forwarded(request_id, route.path, asker, permit, told)
         self.fleet.started(engine.endpoint.address)
         return Forward(engine.endpoint.address, route.path, {PERMIT_HEADER: signed}, KEPT_HEADERS, upstream.body)
 
 
-async def understood(route: Route, body: bytes) -> Asked:
+async def understood(admitted: Admitted, body: bytes) -> Asked:
     """Parse, clean and digest a body; a large one in a thread, so that it holds up nobody else.
 
     Raises:
         BadBody: It cannot be sent to an engine.
     """
     if len(body) <= LARGE_BODY_BYTES:
-        return _understood(route, body)
-    return await asyncio.to_thread(_understood, route, body)
+        return _understood(admitted, body)
+    return await asyncio.to_thread(_understood, admitted, body)
 
 
-def _understood(route: Route, body: bytes) -> Asked:
-    cleaned = sanitize(route, parse_body(body))
-    return Asked(cleaned, binding.Content(content_digest(cleaned.content), toolset_digest(cleaned.tools)))
+def _understood(admitted: Admitted, body: bytes) -> Asked:
+    cleaned, context = sanitize(admitted.route, parse_body(body)), admitted.said.context or Context()
+    content = binding.Content(content_digest(cleaned.content), toolset_digest(cleaned.tools), context)
+    texts = sent_texts(cleaned) if context.data_class is DataClass.PUBLIC else None
+    return Asked(cleaned, content, Sent(admitted.said, texts, content.toolset))
 
 
 async def let_in(found: InForce, head: RequestHead) -> Identity | Answer:
@@ -249,6 +268,12 @@ def unacceptable_form(head: RequestHead) -> Answer | None:
     charset = parameters.strip().lower().replace('"', "")
     known = kind.strip().lower() == "application/json" and charset in {"", "charset=utf-8"}
     return None if known else answer("unsupported_media_type")
+
+
+def model_not_found(*, alone: bool) -> Answer:
+    """The answer where no pool serves a model; for a tenant that shares none (`alone`) the same whether or not others have one."""
+    message = "No pool that serves this tenant alone has the model. List its models at `/v1/models`, or ask the platform team."
+    return answer("model_not_found", message if alone else None, param="model")
 
 
 def models_answer(models_of_tenant: Collection[str]) -> Answer:

@@ -25,9 +25,14 @@ from cachescope.gateway.local_replies import local_replies
 DESTINATION_HEADER: Final = "x-gateway-destination-endpoint"
 LENGTH_HEADER: Final = "x-cachescope-body-length"
 REQUEST_ID_HEADER: Final = "x-request-id"
+COMPARTMENT_HEADER: Final = "x-cachescope-compartment"
+CONTEXT_HEADER: Final = "x-cachescope-context"
 
 _UNTRUSTED: Final = (DESTINATION_HEADER, REQUEST_ID_HEADER, "x-tenant-id", "x-cache-salt", "forwarded", "x-real-ip")
-_UNTRUSTED_PREFIXES: Final = ("x-cachescope-", "x-forwarded-", "x-envoy-")
+_UNTRUSTED_PREFIXES: Final = ("x-forwarded-", "x-envoy-")
+# Of ours a client may say what begins with `co` or `h` (compartment, context, handle): RE2 cannot say "all but these names".
+_UNTRUSTED_OURS: Final = "x-cachescope-(?:[^ch].*|c|c[^o].*|)"
+_SAID: Final = (COMPARTMENT_HEADER, CONTEXT_HEADER, "x-cachescope-handle")
 # What Envoy itself adds on the way and an engine has no use for; the destination has done its work by then.
 _NOT_UPSTREAM: Final = (
     "x-forwarded-for",
@@ -176,8 +181,9 @@ def _http(settings: EnvoySettings) -> dict[str, Any]:
 def _untrusted_headers() -> dict[str, Any]:
     exact = [{"remove": name} for name in _UNTRUSTED]
     prefixes = [{"remove_on_match": {"key_matcher": {"prefix": prefix}}} for prefix in _UNTRUSTED_PREFIXES]
+    ours = {"remove_on_match": {"key_matcher": {"safe_regex": {"regex": _UNTRUSTED_OURS}}}}
     kind = _TYPE + "http.early_header_mutation.header_mutation.v3.HeaderMutation"
-    return {"@type": kind, "mutations": [*exact, *prefixes]}
+    return {"@type": kind, "mutations": [*exact, *prefixes, ours]}
 
 
 def _external_processor(settings: EnvoySettings) -> dict[str, Any]:
@@ -210,7 +216,9 @@ def _decided_headers() -> dict[str, Any]:
     length = {"key": "content-length", "value": f"%REQ({LENGTH_HEADER})%"}
     set_length = {"append": {"header": length, "append_action": "OVERWRITE_IF_EXISTS_OR_ADD"}}
     kind = _TYPE + "filters.http.header_mutation.v3.HeaderMutation"
-    return {"@type": kind, "mutations": {"request_mutations": [set_length, {"remove": LENGTH_HEADER}]}}
+    # The processor drops what clients say to it; should it ever not, it ends here all the same.
+    removed = [{"remove": name} for name in (LENGTH_HEADER, *_SAID)]
+    return {"@type": kind, "mutations": {"request_mutations": [set_length, *removed]}}
 
 
 def _router() -> dict[str, Any]:

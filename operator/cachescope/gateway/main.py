@@ -215,7 +215,7 @@ async def run(options: Options) -> None:
         runner = await serve_health(health, registry, options.port)
         background = [asyncio.create_task(task) for task in gateway.tasks()]
         standing = gateway.standing
-        decision = Decision(standing.in_force, gateway.fleet, Audit(registry), settled=standing.settled)
+        decision = Decision(standing.in_force, gateway.fleet, Audit(registry), time.time, settled=standing.settled)
         server = await serve(decision, options.socket)
         await _first(stop.wait(), background)
         await server.stop(DRAIN_SECONDS)

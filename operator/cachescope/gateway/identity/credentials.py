@@ -29,12 +29,15 @@ class Identity:
         credential: Whom it speaks for within the tenant.
         issued_at: When the very credential was issued, in whole seconds since 1970; `None` when it does not say.
         key_id: Id of the API key; empty for tokens.
+        compartments: The compartments that the token says it is authorized for.
 
     Two identities are equal when they are of one tenant and principal: what is derived from those is remembered by them, and is the
-    same for every credential. So `issued_at` and `key_id` are judged of the identity of this request, never of a remembered one.
+    same for every credential. So `issued_at`, `key_id` and `compartments` are judged of the identity of this request, never of a
+    remembered one.
     """
 
     tenant_uid: str
     credential: Credential
     issued_at: int | None = field(default=None, compare=False)
     key_id: str = field(default="", compare=False)
+    compartments: frozenset[str] = field(default=frozenset(), compare=False)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from cachescope.api.claims import ApiKeysClaim, JwtClaim
@@ -33,13 +34,22 @@ def in_order(tenants: Iterable[KnownTenant]) -> list[Holding]:
     return sorted(holdings, key=lambda holding: (holding.held.since, holding.tenant_uid))
 
 
-def jwt_identities(holdings: Iterable[Holding], providers: Iterable[IdentityProvider]) -> list[JwtIdentity]:
-    """Whose tokens are whose; a claim is worth nothing where its provider is not for the tenant's namespace."""
+def jwt_identities(
+    holdings: Iterable[Holding], providers: Iterable[IdentityProvider], compartments: Mapping[str, str] = MappingProxyType({})
+) -> list[JwtIdentity]:
+    """Whose tokens are whose; a claim is worth nothing where its provider is not for the tenant's namespace.
+
+    Args:
+        holdings: Claims in the order in which they were accepted.
+        providers: The installation's providers.
+        compartments: The claim that lists compartments, by UID of the tenant.
+    """
     known, found = {provider.name: provider for provider in providers}, []
     for item in holdings:
         it = item.held.claim
         if isinstance(it, JwtClaim) and _meaningful(it) and it.provider in known and known[it.provider].admits(item.namespace):
-            found.append(JwtIdentity(item.tenant_uid, it.provider, it.audience, it.claims, it.principal_claim))
+            lists = compartments.get(item.tenant_uid, "")
+            found.append(JwtIdentity(item.tenant_uid, it.provider, it.audience, it.claims, it.principal_claim, lists))
     return found
 
 

@@ -8,7 +8,8 @@ Rules, in their order:
    `x5u`, `x5c`) is not read, and what it declares critical (`crit`) is refused, for none of it is understood here;
 4. the signature verifies; `exp` is there and not past; `nbf` and `iat` are not in the future; `aud` names an audience of a tenant;
 5. a tenant matches provider, audience and claims, each with one value unless the provider's settings say otherwise, and of several
-   tenants the one whose claim was accepted first; the principal is a text that is not empty.
+   tenants the one whose claim was accepted first; the principal is a text that is not empty;
+6. a claim that lists compartments is a text or a list of texts, or authorizes for none.
 
 A verified token is remembered until it ends, at most 60 seconds, and only while the key set that verified it is unchanged.
 """
@@ -36,6 +37,7 @@ from cachescope.gateway.strict_json import Json, NotStrictJson, parse_object
 
 MAX_TOKEN_BYTES = 16 * 1024
 MAX_REMEMBERED = 10_000
+MAX_COMPARTMENT = 253
 REMEMBER_SECONDS = 60.0
 
 _TOKEN = re.compile(r"([A-Za-z0-9_-]+)\.([A-Za-z0-9_-]+)\.([A-Za-z0-9_-]+)", re.ASCII)
@@ -156,7 +158,8 @@ class JwtTokens:
             raise Forbidden("the tenant takes the principal from more than one claim; the platform team must settle on one")
         principal, issued_at = _principal(claims, found.principal_claim), _time(claims, "iat")
         credential = Credential("jwt", provider.issuer, principal)
-        return Identity(found.tenant_uid, credential, None if issued_at is None else math.floor(issued_at))
+        listed = compartments_of(claims.get(found.compartments_claim)) if found.compartments_claim else frozenset()
+        return Identity(found.tenant_uid, credential, None if issued_at is None else math.floor(issued_at), compartments=listed)
 
     def _recall(self, name: bytes) -> Identity | None:
         found = self._remembered.get(name)
@@ -172,6 +175,13 @@ class JwtTokens:
         self._remembered[name] = result
         while len(self._remembered) > MAX_REMEMBERED:
             self._remembered.popitem(last=False)
+
+
+def compartments_of(value: Json) -> frozenset[str]:
+    """The compartments that a claim lists; none where it is anything but a text or a list of texts of at most 253 characters."""
+    listed = value if isinstance(value, list) else [value]
+    names = [item for item in listed if isinstance(item, str) and 0 < len(item) <= MAX_COMPARTMENT]
+    return frozenset(names) if len(names) == len(listed) else frozenset()
 
 
 @dataclass(frozen=True, slots=True)
