@@ -206,6 +206,7 @@ PEOPLE = [
     ("view", ("get", "servingpools"), ("create", "servingpools")),
     ("edit", ("create", "servingpools"), ("update", "epochledgers")),
     ("tenant-admin", ("create", "tenants"), ("create", "servingpools")),
+    ("source-approver", ("create", "publicsources"), ("create", "cachescopes")),
     ("incident-responder", ("create", "cacheepochs"), ("delete", "cacheepochs")),
 ]
 

@@ -43,7 +43,7 @@ FULL = {
     "operator": {"replicas": 2, "podLabels": {"team": "a", COMPONENT_LABEL: "taken"}},
     "gateway": {"replicas": None, "tolerations": [{"key": "gpu", "operator": "Exists"}], "nodeSelector": {"a": "b"}},
 }
-USER_ROLES = {"view", "edit", "tenant-admin", "incident-responder"}
+USER_ROLES = {"view", "edit", "tenant-admin", "source-approver", "incident-responder"}
 
 
 def helm(*options: str, values: dict[str, Any] | None = None) -> subprocess.CompletedProcess[str]:
@@ -277,7 +277,7 @@ def test_the_operator_may_write_no_more_than_it_writes(objects: list[dict[str, A
     writes = {item[:3] for item in grants(objects, OPERATOR) if item[2] not in {"get", "list", "watch"}}
     assert {(resource, verb) for _, resource, verb in writes} == {
         *((resource, verb) for resource in children for verb in ("create", "patch", "delete")),
-        *((f"{plural}/status", "update") for plural in ("servingpools", "tenants", "cachescopes", "cacheepochs")),
+        *((f"{plural}/status", "update") for plural in ("servingpools", "tenants", "cachescopes", "publicsources", "cacheepochs")),
         *(("fenceleases", verb) for verb in ("create", "update", "delete")),
         *((resource, verb) for resource in ("epochledgers", "leases") for verb in ("create", "update")),
         *(("events", verb) for verb in ("create", "patch")),
@@ -353,6 +353,7 @@ def test_nobody_may_write_ledgers_or_leases_by_a_role_for_people(
     written = {(role, resource) for role in roles for _, resource, verb, _ in grants(objects, role) if verb in {"create", "patch"}}
     assert not {resource for _, resource in written} & {"epochledgers", "fenceleases", "servingpools/status", "*"}
     assert not kind or {("incident-responder", "cacheepochs"), ("tenant-admin", "tenants"), ("edit", "servingpools")} <= written
+    assert {role for role, resource in written if resource == "publicsources"} == ({"source-approver"} if kind else set())
 
 
 @pytest.mark.parametrize(

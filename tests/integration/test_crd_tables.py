@@ -23,6 +23,7 @@ API_KEY = {"kind": "api-key", "subject": "ci"}
 TOKEN = {"kind": "jwt", "issuer": "https://issuer.example", "subject": "ci"}
 OF_TENANT: Changes = {"spec.target": {"kind": "Tenant", "name": "red"}}
 OF_PRINCIPAL: Changes = {"spec.target": {"kind": "Principal", "name": "red", "principal": TOKEN}}
+OF_COMPARTMENT: Changes = {"spec.target": {"kind": "Compartment", "name": "red", "compartment": "m-1"}}
 OF_NAMESPACE: Changes = {"spec.target": {"kind": "Namespace"}, "spec.restored": {}}
 
 TAKEN: list[tuple[str, Changes]] = [
@@ -43,7 +44,15 @@ TAKEN: list[tuple[str, Changes]] = [
     ("Tenant", {"spec.identities": {"apiKeys": [{"secretName": "keys"}]}}),
     ("Tenant", {"spec.identities": {"jwt": [{**TOKENS, "claims": {"n" * 128: "v" * 512}}, TOKENS]}}),
     ("ServingPool", {"spec.engine.args": ["a" * 4096], "spec.engine.env": {"A": "a" * 8192}}),
-    ("CacheScope", {"spec.class": "Request"}),
+    *(("CacheScope", {"spec.class": name}) for name in ("Public", "Tenant", "Compartment", "Principal", "Request")),
+    (
+        "CacheScope",
+        {"spec.classification": {"personal": "Principal", "secret": "Request", "public": "Tenant", "internal": "Tenant"}},
+    ),
+    ("CacheScope", {"spec.applications": [{**API_KEY, "tenant": "red"}, {**TOKEN, "tenant": "red"}]}),
+    ("PublicSource", {"spec.approval": MISSING}),
+    ("Tenant", {"spec.compartments": {"claim": "matters", "members": [{"name": "m-1", "principals": [API_KEY, TOKEN]}]}}),
+    ("CacheEpoch", {**INCIDENT, **OF_COMPARTMENT, "spec.deny": True}),
     ("CacheEpoch", INCIDENT),
     ("CacheEpoch", {"spec.incident": {"id": "leak-1", "reason": "keys were published"}}),
     ("CacheEpoch", {"spec.incident": {"id": "leak-1", "stopPublicSharing": True, "bypassReuse": True, "inFlight": DRAIN}}),
@@ -92,7 +101,24 @@ REFUSED: list[tuple[str, Changes, str]] = [
     ("ServingPool", {"spec.engine.env": {"A": "a" * 8193}}, "spec.engine.env.A"),
     ("CacheScope", {"spec.pools": []}, "spec.pools"),
     ("CacheScope", {"spec.tenants": MISSING}, "spec.tenants: Required value"),
-    ("CacheScope", {"spec.class": "Public"}, 'supported values: "Tenant", "Principal", "Request"'),
+    ("CacheScope", {"spec.class": "Everyone"}, 'supported values: "Public", "Tenant", "Compartment", "Principal", "Request"'),
+    (
+        "CacheScope",
+        {"spec.classification": {"personal": "Tenant"}},
+        "Tenant is wider than Principal, the widest class of personal data",
+    ),
+    (
+        "CacheScope",
+        {"spec.classification": {"secret": "Principal"}},
+        "Principal is wider than Request, the widest class of secret data",
+    ),
+    ("CacheScope", {"spec.applications": [{"kind": "jwt", "subject": "ci", "tenant": "red"}]}, "set issuer with `kind: jwt`"),
+    ("CacheScope", {"spec.toolsets": ["sha256:0"]}, "spec.toolsets[0]"),
+    ("PublicSource", {"spec.digest": "1" * 64}, "spec.digest"),
+    ("PublicSource", {"spec.approval.expires": "2030-01-01T00:00:00Z"}, "set expires to a time after at"),
+    ("Tenant", {"spec.compartments": {"members": [{"name": "m", "principals": [{"kind": "jwt", "subject": "a"}]}]}}, "set issuer"),
+    ("CacheEpoch", {**INCIDENT, **OF_COMPARTMENT, "spec.target.compartment": MISSING}, "set compartment with `kind: Compartment`"),
+    ("CacheEpoch", {**INCIDENT, **OF_TENANT, "spec.target.compartment": "m-1"}, "set compartment with `kind: Compartment`"),
     ("CacheEpoch", {"spec.floor": MISSING}, "set floor, or incident, or both"),
     ("CacheEpoch", {"spec.floor": 0}, "spec.floor"),
     ("CacheEpoch", {"spec.floor": 2**53}, "spec.floor"),

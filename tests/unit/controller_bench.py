@@ -19,8 +19,8 @@ from cachescope.controller.outcomes import Outcomes
 from cachescope.controller.policy_inputs import PolicyInputs
 from cachescope.controller.pool_ledgers import PoolLedgers
 from cachescope.controller.pools import Pools
-from cachescope.controller.root_keys import RootKeys
 from cachescope.controller.public_sources import PublicSources
+from cachescope.controller.root_keys import RootKeys
 from cachescope.controller.scopes import Scopes
 from cachescope.controller.store import Key, Store, key_of
 from cachescope.controller.tenants import Tenants

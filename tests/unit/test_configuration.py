@@ -95,7 +95,7 @@ def test_nothing_is_compiled_again_while_nothing_changed(path: WholePath) -> Non
     assert path.snapshot() is not before
 
 
-@pytest.mark.parametrize("kind", ["ServingPool", "Tenant", "CacheScope", "EpochLedger", "Secret", "Namespace"])
+@pytest.mark.parametrize("kind", ["ServingPool", "Tenant", "CacheScope", "PublicSource", "EpochLedger", "Secret", "Namespace"])
 def test_there_is_no_configuration_before_everything_was_listed_once(path: WholePath, kind: str) -> None:
     path.cluster.store(kind).seconds = None
     configuration = Configuration(path.folder / "mounted", path.cluster.stores, FileKeySets(), now=time.time)

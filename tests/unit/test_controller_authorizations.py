@@ -60,7 +60,7 @@ def heard_writes(bench: Bench) -> list[str]:
 async def test_the_first_head_names_the_policy(bench: Bench) -> None:
     head = head_of(bench)
     assert (head.sequence, head.reach, head.previous, head.unconfirmed, head.floors) == (1, 0, "", False, {})
-    assert sorted(head.policy) == ["CacheScope", "Secret", "ServingPool", "Tenant"]
+    assert sorted(head.policy) == ["CacheScope", "PublicSource", "Secret", "ServingPool", "Tenant"]
     bench.api.requests.clear()
     await bench.authorize()
     assert bench.api.requests == [], "nothing changed"

@@ -116,7 +116,7 @@ class World:
         store = RestLeases(self.api, NAMESPACE)
         self.rounds = Rounds(store, self.holder, right=self.right, clock=lambda: self.now, lease_ms=60_000)
         self.standing = Standing(self.path.configuration, self.right, lambda: self.now, lambda: self.ages, fresh_ms=lambda: 600_000)
-        self.path.gate = Decision(self.standing.in_force, self.path.fleet, Audit(CollectorRegistry()), time.time)
+        self.path.gate = Decision(self.standing.in_force, self.path.fleet, Audit(CollectorRegistry()), lambda: self.path.seconds)
 
     @property
     def lease(self) -> FenceLease:

@@ -21,7 +21,7 @@ NONCE = b"n" * 16
 
 
 @pytest.mark.parametrize("field", VARIANTS)
-def test_every_field_but_the_content_changes_the_salt(field: str) -> None:
+def test_every_field_but_what_is_said_changes_the_salt(field: str) -> None:
     assert (salt(KEY, VARIANTS[field]) == salt(KEY, RECORD)) == (field in NOT_SALTED)
 
 

@@ -34,8 +34,8 @@ class EpochTarget(Strict):
 
     kind: Literal["ServingPool", "CacheScope", "Tenant", "Principal", "Compartment", "Namespace"] = Field(
         "ServingPool",
-        description="`ServingPool`, `CacheScope`: what is cached there. `Tenant`, `Principal`, `Compartment`: what they were allowed. "
-        "`Namespace`: every ledger of this namespace; for `restored` alone.",
+        description="`ServingPool`, `CacheScope`: what is cached there. `Tenant`, `Principal`, `Compartment`: what they were "
+        "allowed. `Namespace`: every ledger of this namespace; for `restored` alone.",
     )
     name: str = Field(
         "",
@@ -112,16 +112,16 @@ class CacheEpochSpec(Strict):
     incident: Incident | None = None
     deny: bool = Field(
         False,
-        description="Of a tenant, principal or compartment, with an incident: its credentials are refused from then on, also after this object "
-        "is deleted, until an incident with `readmit`.",
+        description="Of a tenant, principal or compartment, with an incident: its credentials are refused from then on, also after "
+        "this object is deleted, until an incident with `readmit`. Of a compartment: in that compartment.",
     )
     readmit: bool = Field(
         False, description="Of a tenant, principal or compartment, with an incident: takes back every `deny` of before."
     )
     credentials_issued_before: AwareDatetime | None = Field(
         None,
-        description="Of a tenant, principal or compartment, with an incident: credentials issued before are refused (a token's `iat`, an API "
-        "key's `created`; one that says neither is refused too). Whole seconds; never taken back.",
+        description="Of a tenant, principal or compartment, with an incident: credentials issued before are refused (a token's "
+        "`iat`, an API key's `created`; one that says neither is refused too). Whole seconds; never taken back.",
     )
     restored: Restored | None = Field(None, description="With `kind: Namespace` and an incident, and only then.")
 

@@ -265,7 +265,7 @@ def _drafted(state: Authorization, name: str, asked: Declared) -> Mapping[Target
 
 
 _LOST = Postponed(
-    "the ledger of this tenant, principal or compartment was deleted or restored; the operator deals with that first: see its events"
+    "the ledger of this tenant, principal or compartment was deleted or restored; the operator deals with that: see its events"
 )
 
 

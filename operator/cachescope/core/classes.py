@@ -10,7 +10,8 @@ Each rule is an upper bound, and the narrowest of all bounds holds: nothing that
    application that may send one, with data class `public`; at least one source; every source is in the inventory of the CacheScope
    and usable at this moment; every text of the request is one of the sources, every source is sent, and nothing else is; tools and
    prompt bundle are absent or approved; the pool's stage is `Public`, and no incident stopped public sharing;
-6. `Compartment` needs one: the one that is named, or else the only one that the credential is authorized for. Without it, `Principal`.
+6. `Compartment` needs one: the one that is named, or else the only one that the credential is authorized for; without it,
+   `Principal`.
 
 A context is refused from whom no CacheScope lists as an application: to pass over it would share what it wants kept apart.
 """
@@ -36,7 +37,7 @@ class DataClass(str, Enum):
     INTERNAL = "internal"
     CONFIDENTIAL = "confidential"
     PERSONAL = "personal"
-    SECRET = "secret"
+    SECRET = "secret"  # noqa: S105 - a class of data
 
 
 WIDEST: Final[Mapping[DataClass, ScopeClass]] = MappingProxyType(

@@ -48,7 +48,7 @@ class Declaration:
         drain_seconds: For how long what is in flight may drain; 0 cuts it.
         deny: Of a tenant, principal or compartment: its credentials are refused.
         readmit: Of a tenant, principal or compartment: takes back every denial of before.
-        issued_before: Of a tenant, principal or compartment: credentials issued before this second since 1970 are refused; 0 refuses none.
+        issued_before: Of these three: credentials issued before this second since 1970 are refused; 0 refuses none.
     """
 
     name: str

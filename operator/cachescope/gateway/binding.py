@@ -2,8 +2,9 @@
 
 Rules:
 
-- the salt carries the epochs of the targets at or above the class (of `Public` those of pool and scope alone, which all who share it
-  have); the permit carries those of every target of the request, so that a revoked principal is refused also where its cache is shared;
+- the salt carries the epochs of the targets at or above the class, of `Public` those of pool and scope alone, which all who share
+  have; the permit carries those of every target of the request, so that a revoked principal is refused also where its cache is
+  shared;
 - cache epochs (pool, scope) stand in the pool's ledger, authorization epochs (tenant, compartment, principal) in its namespace's;
 - a permit allows reuse only under the gateway's own right, to a guard that has one, and where nothing switched reuse off;
 - the salt is made for what the chosen endpoint loaded, and the permit says so;
@@ -13,7 +14,7 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from cachescope.api.pools import ServingPool
 from cachescope.core.classes import Context, Placement
@@ -67,7 +68,7 @@ class Content:
 
     content: Digest
     toolset: Digest = ABSENT
-    context: Context = Context()
+    context: Context = field(default_factory=Context)
 
 
 @dataclass(frozen=True, slots=True)
