@@ -190,7 +190,7 @@ class Decision:
     def _forward(self, admitted: Admitted, asked: Asked, grant: Grant) -> Forward:
         snapshot, asker, engine, route = grant.in_force.snapshot, grant.asker, grant.engine, admitted.route
         bound = binding.record(asker, asked.content, engine.statement)
-        reuse = binding.reuse_of(asker, engine.statement, right=not grant.in_force.fresh_only)
+        reuse = binding.reuse_of(asker, engine.statement, right=not grant.in_force.fresh_only, cached=route.salt is not None)
         salt = binding.salt_of(snapshot.keys, bound, reuse, self.entropy)
         upstream = binding.Upstream(route.method, route.path, with_salt(asked.cleaned, salt), engine)
         permit = binding.permit(asker, bound, upstream, reuse=reuse, permit_id=self.entropy(16).hex())
@@ -214,7 +214,7 @@ async def understood(route: Route, body: bytes) -> Asked:
 
 def _understood(route: Route, body: bytes) -> Asked:
     cleaned = sanitize(route, parse_body(body))
-    return Asked(cleaned, binding.Content(content_digest(cleaned.content), toolset_digest(cleaned.tools)))
+    return Asked(cleaned, binding.Content(content_digest(route.dialect, cleaned.content), toolset_digest(cleaned.tools)))
 
 
 async def let_in(found: InForce, head: RequestHead) -> Identity | Answer:
