@@ -12,6 +12,7 @@ from prometheus_client import CollectorRegistry, Counter
 from cachescope.core.classes import Reason
 from cachescope.core.endpoints import pool_key
 from cachescope.core.permits import Permit
+from cachescope.core.types import Reuse
 from cachescope.gateway.binding import Asker
 from cachescope.gateway.exchange import Answer
 
@@ -74,7 +75,7 @@ class Audit:
                 "by_application": told.context,
                 "namespace_digest": short(asker.namespace),
                 "record_digest": permit.record_digest,
-                "assigned_by": "cachescope-gateway",
+                "assigned_by": "nobody" if permit.reuse is Reuse.NONE else "cachescope-gateway",
             },
         )
 

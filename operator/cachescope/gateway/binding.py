@@ -152,14 +152,25 @@ def record(asker: Asker, content: Content, statement: Statement) -> IdentityReco
     )
 
 
-def reuse_of(asker: Asker, statement: Statement, *, right: bool) -> Reuse:
-    """What the cache may do for a request; `right` says whether the gateway's own right lasts."""
+def reuse_of(asker: Asker, statement: Statement, *, right: bool, cached: bool) -> Reuse:
+    """What the cache may do for a request.
+
+    Args:
+        asker: Who asks.
+        statement: The latest of the chosen guard.
+        right: Whether the gateway's own right lasts.
+        cached: Whether requests of this route reach the cache at all.
+    """
+    if not cached:
+        return Reuse.NONE
     off = asker.bypassed or asker.placement.scope_class is ScopeClass.REQUEST
     return Reuse.FRESH if off or not right or statement.right_ms == 0 else Reuse.SALTED
 
 
-def salt_of(keys: GatewayKeys, identity_record: IdentityRecord, reuse: Reuse, entropy: Entropy) -> Salt:
-    """The salt of a record: one that nobody else ever gets, unless it may be reused."""
+def salt_of(keys: GatewayKeys, identity_record: IdentityRecord, reuse: Reuse, entropy: Entropy) -> Salt | None:
+    """The salt of a record: one that nobody else ever gets, unless it may be reused; `None` where there is no cache."""
+    if reuse is Reuse.NONE:
+        return None
     return salt(keys.salt, identity_record, None if reuse is Reuse.SALTED else entropy(NONCE_BYTES))
 
 

@@ -206,7 +206,7 @@ class Decision:
     def _forward(self, admitted: Admitted, asked: Asked, grant: Grant) -> Forward:
         snapshot, asker, engine, route = grant.in_force.snapshot, grant.asker, grant.engine, admitted.route
         bound = binding.record(asker, asked.content, engine.statement)
-        reuse = binding.reuse_of(asker, engine.statement, right=not grant.in_force.fresh_only)
+        reuse = binding.reuse_of(asker, engine.statement, right=not grant.in_force.fresh_only, cached=route.salt is not None)
         salt = binding.salt_of(snapshot.keys, bound, reuse, self.entropy)
         upstream = binding.Upstream(route.method, route.path, with_salt(asked.cleaned, salt), engine)
         permit = binding.permit(asker, bound, upstream, reuse=reuse, permit_id=self.entropy(16).hex())
@@ -231,7 +231,7 @@ async def understood(admitted: Admitted, body: bytes) -> Asked:
 
 def _understood(admitted: Admitted, body: bytes) -> Asked:
     cleaned, context = sanitize(admitted.route, parse_body(body)), admitted.said.context or Context()
-    content = binding.Content(content_digest(cleaned.content), toolset_digest(cleaned.tools), context)
+    content = binding.Content(content_digest(admitted.route.dialect, cleaned.content), toolset_digest(cleaned.tools), context)
     texts = sent_texts(cleaned) if context.data_class is DataClass.PUBLIC else None
     return Asked(cleaned, content, Sent(admitted.said, texts, content.toolset))
 
