@@ -72,12 +72,12 @@ def planted(stack: Stack, gateway: str) -> Iterator[Planted]:  # noqa: ARG001 - 
 def _ask(planted: Planted, url: str) -> None:
     says = {"model": client.MODEL, "max_tokens": 2}
     message = {"role": "user", "content": planted.prompt}
-    bodies = {
+    bodies: dict[str, dict[str, object]] = {
         "/v1/chat/completions": {**says, "messages": [message]},
         "/v1/completions": {**says, "prompt": planted.prompt},
         "/v1/responses": {"model": client.MODEL, "max_output_tokens": 2, "input": planted.prompt},
     }
-    refused = {
+    refused: dict[str, dict[str, object]] = {
         "/v1/chat/completions": {**says, "messages": [message], "cache_salt": planted.prompt, "vllm_xargs": {"a": planted.prompt}},
         "/v1/completions": {**says, "model": planted.prompt, "prompt": planted.prompt},
         "/v1/responses": {"model": client.MODEL, "input": [{"type": planted.prompt}]},

@@ -30,6 +30,8 @@ class Outcome(str, Enum):
     UNREADABLE = "Unreadable"
     """It is no handle, was sealed by nobody here, or with a key that is gone."""
     EXPIRED = "Expired"
+    NOT_REUSED = "NotReused"
+    """Nothing of this request is kept for reuse now."""
     OTHER_SUBJECT = "OtherSubject"
     """It is of another pool, class or namespace: somebody else's."""
     OTHER_ENGINE = "OtherEngine"

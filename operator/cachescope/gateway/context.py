@@ -1,9 +1,10 @@
-"""What clients and applications say of a request in headers: `x-cachescope-compartment` and `x-cachescope-context`.
+"""What clients and applications say of a request in headers: `x-cachescope-compartment`, `-context` and `-handle`.
 
 Rules:
 
-- each comes at most once; neither goes upstream;
+- each comes at most once; none goes upstream;
 - a context is one strict JSON object of at most 8 KiB in ASCII, of known fields alone: a typo is an error and never a default;
+- a handle is taken as it comes: what is wrong with one is never told;
 - nothing here trusts anybody: whether the sender may say it is decided where the pool is known (`core.classes`).
 """
 
@@ -18,7 +19,7 @@ from cachescope.core.classes import Context, DataClass, NamedSource
 from cachescope.core.errors import CacheScopeError
 from cachescope.core.record import ABSENT
 from cachescope.core.types import Digest
-from cachescope.gateway.envoy import COMPARTMENT_HEADER, CONTEXT_HEADER
+from cachescope.gateway.envoy import COMPARTMENT_HEADER, CONTEXT_HEADER, HANDLE_HEADER
 from cachescope.gateway.exchange import RequestHead
 from cachescope.gateway.strict_json import Json, NotStrictJson, parse_object, shown
 
@@ -43,20 +44,26 @@ class Said:
     Attributes:
         compartment: The compartment that the client names.
         context: What the application says.
+        handle: What the client expects to find cached, sealed.
     """
 
     compartment: str | None = None
     context: Context | None = None
+    handle: str | None = None
 
 
 def said(head: RequestHead) -> Said:
-    """Read both headers.
+    """Read these headers.
 
     Raises:
         BadHeader: One of them cannot be understood.
     """
     compartment, context = _once(head, COMPARTMENT_HEADER), _once(head, CONTEXT_HEADER)
-    return Said(None if compartment is None else _name(compartment), None if context is None else _context(context))
+    return Said(
+        compartment=None if compartment is None else _name(compartment),
+        context=None if context is None else _context(context),
+        handle=_once(head, HANDLE_HEADER),
+    )
 
 
 def _once(head: RequestHead, name: str) -> str | None:

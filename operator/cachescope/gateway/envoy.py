@@ -27,12 +27,13 @@ LENGTH_HEADER: Final = "x-cachescope-body-length"
 REQUEST_ID_HEADER: Final = "x-request-id"
 COMPARTMENT_HEADER: Final = "x-cachescope-compartment"
 CONTEXT_HEADER: Final = "x-cachescope-context"
+HANDLE_HEADER: Final = "x-cachescope-handle"
 
 _UNTRUSTED: Final = (DESTINATION_HEADER, REQUEST_ID_HEADER, "x-tenant-id", "x-cache-salt", "forwarded", "x-real-ip")
 _UNTRUSTED_PREFIXES: Final = ("x-forwarded-", "x-envoy-")
 # Of ours a client may say what begins with `co` or `h` (compartment, context, handle): RE2 cannot say "all but these names".
 _UNTRUSTED_OURS: Final = "x-cachescope-(?:[^ch].*|c|c[^o].*|)"
-_SAID: Final = (COMPARTMENT_HEADER, CONTEXT_HEADER, "x-cachescope-handle")
+_SAID: Final = (COMPARTMENT_HEADER, CONTEXT_HEADER, HANDLE_HEADER)
 # What Envoy itself adds on the way and an engine has no use for; the destination has done its work by then.
 _NOT_UPSTREAM: Final = (
     "x-forwarded-for",
