@@ -20,29 +20,20 @@ TOKENIZATION, DETOKENIZATION = vllm_tokens.TOKENIZE, vllm_tokens.DETOKENIZE
 SALT = Salt("s" * 43)
 
 SAID = {"role": "user", "content": "hi"}
-PAIR = {"queries": "hi", "documents": ["ho", "ha"]}
-RANKED = {"query": "hi", "documents": ["ho", "ha"]}
-GOOD: dict[str, dict[str, Any]] = {
-    path: {"model": "tiny", **fields}
-    for path, fields in {
-        "/v1/chat/completions": {"messages": [SAID]},
-        "/v1/chat/completions/batch": {"messages": [[SAID], [SAID]]},
-        "/v1/completions": {"prompt": "hi"},
-        "/v1/responses": {"input": "hi"},
-        "/v1/messages": {"messages": [SAID], "max_tokens": 8},
-        "/v1/messages/count_tokens": {"messages": [SAID]},
-        "/v1/embeddings": {"input": "hi"},
-        "/pooling": {"input": "hi"},
-        "/classify": {"input": "hi"},
-        "/score": PAIR,
-        "/v1/score": PAIR,
-        "/rerank": RANKED,
-        "/v1/rerank": RANKED,
-        "/v2/rerank": RANKED,
-        "/tokenize": {"prompt": "hi"},
-        "/detokenize": {"tokens": [1, 2]},
-    }.items()
+_ASKS: dict[str, dict[str, Any]] = {
+    "/v1/chat/completions": {"messages": [SAID]},
+    "/v1/chat/completions/batch": {"messages": [[SAID], [SAID]]},
+    "/v1/completions": {"prompt": "hi"},
+    "/v1/responses": {"input": "hi"},
+    "/v1/messages": {"messages": [SAID], "max_tokens": 8},
+    "/v1/messages/count_tokens": {"messages": [SAID]},
+    **{path: {"input": "hi"} for path in ("/v1/embeddings", "/pooling", "/classify")},
+    **{path: {"queries": "hi", "documents": ["ho", "ha"]} for path in ("/score", "/v1/score")},
+    **{path: {"query": "hi", "documents": ["ho", "ha"]} for path in ("/rerank", "/v1/rerank", "/v2/rerank")},
+    "/tokenize": {"prompt": "hi"},
+    "/detokenize": {"tokens": [1, 2]},
 }
+GOOD: dict[str, dict[str, Any]] = {path: {"model": "tiny", **fields} for path, fields in _ASKS.items()}
 ROUTES = tuple(vllm.ROUTES.values())
 every_route = pytest.mark.parametrize("route", ROUTES, ids=lambda route: route.path)
 

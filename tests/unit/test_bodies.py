@@ -242,7 +242,7 @@ def test_the_content_digest_is_over_canonical_json() -> None:
     assert content_digest(Dialect.CHAT, clean.content) == said("chat", clean.content)
     assert toolset_digest(clean.tools) == sha256(rfc8785.dumps([FUNCTION]))
     assert toolset_digest([]) == ABSENT
-    numbers = {"model": "tiny", "prompt": list(range(1000))}
+    numbers: dict[str, Any] = {"model": "tiny", "prompt": list(range(1000))}
     assert content_digest(Dialect.COMPLETION, sanitize(COMPLETION, numbers).content) == said("completion", numbers)
 
 

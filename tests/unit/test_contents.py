@@ -34,6 +34,8 @@ def content(*blocks: object) -> dict[str, Any]:
     return {"messages": [{"role": "user", "content": list(blocks)}]}
 
 
+NO_INPUT: list[Any] = ["", [], [[]], None, 7, {"text": "hi"}, [[1, "a"]], [True], [1.5], [SAID]]
+NO_TEXTS: list[Any] = ["", [], [[]], ["", 7], 7, [[1, 2]], {"content": []}]
 REFUSED: list[tuple[Route, dict[str, Any], str]] = [
     (MESSAGE, {"messages": []}, "messages"),
     (MESSAGE, {"messages": "hi"}, "messages"),
@@ -75,16 +77,14 @@ REFUSED: list[tuple[Route, dict[str, Any], str]] = [
     (BATCH, {"messages": [[SAID], [SAID, {"content": "hi"}]]}, "messages[1][1].role"),
     (BATCH, {"n": True}, "n"),
     (BATCH, {"n": 0}, "n"),
-    *((route, {"input": value}, "input") for route in (EMBEDDING, POOLING, CLASSIFICATION)
-      for value in ("", [], [[]], None, 7, {"text": "hi"}, [[1, "a"]], [True], [1.5], [{"role": "user", "content": "hi"}])),
+    *((route, {"input": value}, "input") for route in (EMBEDDING, POOLING, CLASSIFICATION) for value in NO_INPUT),
     (EMBEDDING, {"input": "hi", "messages": [SAID]}, "messages"),
     (EMBEDDING, {"input": "hi", "messages": None}, "messages"),
     (EMBEDDING, {"messages": [[SAID]]}, "messages[0]"),
     (POOLING, {"task": "plugin"}, "task"),
     (POOLING, {"task": ["embed"]}, "task"),
     (POOLING, {"task": "score"}, "task"),
-    *((SCORE, {"queries": "a", "documents": value}, "documents")
-      for value in ("", [], [[]], ["", 7], 7, [[1, 2]], {"content": []})),
+    *((SCORE, {"queries": "a", "documents": value}, "documents") for value in NO_TEXTS),
     (SCORE, {"queries": "a", "items": "b", "documents": "c"}, "queries"),
     (SCORE, {"text_1": "a", "data_2": "b"}, "text_1"),
     (SCORE, {"text_1": "a"}, "text_2"),
