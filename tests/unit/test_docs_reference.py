@@ -109,7 +109,8 @@ async def _of_others() -> AsyncIterator[Said]:
     await bench.scopes.reconcile(Key("CacheScope", "ns", "s"), 0)
     bench.declare(PUBLIC)
     await bench.scopes.reconcile(Key("CacheScope", "ns", "p"), 0)
-    for number, spec in enumerate(({}, {"approval": APPROVAL}, {"approval": ENDED}, {"withdrawn": True}, {"digest": ""})):
+    sources: tuple[dict[str, Any], ...] = ({}, {"approval": APPROVAL}, {"approval": ENDED}, {"withdrawn": True}, {"digest": ""})
+    for number, spec in enumerate(sources):
         bench.declare(resource("PublicSource", f"s{number}", digest=DIGEST), **spec)
         await bench.sources.reconcile(Key("PublicSource", "ns", f"s{number}"), 0)
     for floor in (7, 3, 9000):
