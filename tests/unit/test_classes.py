@@ -49,7 +49,7 @@ RULE = Rule(
     approved=Approved(frozenset({APPLICATION}), SOURCES, frozenset({BUNDLE}), frozenset({TOOLS})),
 )
 CONTEXT = Context(DataClass.PUBLIC, (NamedSource("one"), NamedSource("two")))
-ASKED = Asked(APPLICATION, CONTEXT, texts=frozenset({ONE, TWO}))
+ASKED = Asked(frozenset({APPLICATION}), CONTEXT, texts=frozenset({ONE, TWO}))
 AROUND = Circumstances(NOW, public_stage=True)
 
 
@@ -107,7 +107,7 @@ def asked_of(kind: str, data: str, sources: str, compartment: str) -> Asked:
     said = None if data == "not said" else DataClass(data) if data != "no context" else None
     context = None if data == "no context" else Context(said, tuple(map(NamedSource, named)))
     authorized = frozenset(AUTHORIZED.get(compartment, ()))
-    return Asked(Credential(kind, "", "app"), context, NAMED.get(compartment), authorized, texts)
+    return Asked(frozenset({Credential(kind, "", "app")}), context, NAMED.get(compartment), authorized, texts)
 
 
 @cache
@@ -235,9 +235,10 @@ class TestContexts:
         assert placed(rule, asked).scope_class.width == max(chosen.width, ScopeClass.COMPARTMENT.width)
 
     def test_a_context_of_anybody_else_is_refused_also_if_it_only_narrows(self) -> None:
-        stranger = replace(ASKED, credential=replace(APPLICATION, issuer="https://two.example"))
+        stranger = replace(ASKED, speakers=frozenset({replace(APPLICATION, issuer="https://two.example")}))
         assert place(RULE, stranger, AROUND) is Refusal.APPLICATION_NOT_LISTED
         assert placed(asked=replace(stranger, context=None)).scope_class is ScopeClass.TENANT
+        assert placed(asked=replace(ASKED, speakers=stranger.speakers | ASKED.speakers)).scope_class is ScopeClass.PUBLIC
 
     def test_a_toolset_that_is_not_the_one_that_is_sent_is_refused(self) -> None:
         context = replace(CONTEXT, toolset=TOOLS)
@@ -247,7 +248,7 @@ class TestContexts:
 
 class TestCompartments:
     RULE = Rule(ScopeClass.COMPARTMENT)
-    ASKED = Asked(APPLICATION, authorized=frozenset({"m1", "m2"}))
+    ASKED = Asked(frozenset({APPLICATION}), authorized=frozenset({"m1", "m2"}))
 
     def test_the_one_that_is_named_counts_and_must_be_authorized(self) -> None:
         assert placed(self.RULE, replace(self.ASKED, compartment="m2")) == Placement(ScopeClass.COMPARTMENT, "m2")
@@ -283,7 +284,7 @@ rules = st.builds(
 contexts = st.builds(Context, st.none() | st.sampled_from(DataClass), st.sampled_from([(), (NamedSource("one"),), CONTEXT.sources]))
 requests = st.builds(
     Asked,
-    st.just(APPLICATION),
+    st.just(ASKED.speakers),
     st.none() | contexts,
     st.sampled_from([None, "m1"]),
     st.sampled_from([frozenset({"m1"}), frozenset({"m1", "m2"})]),

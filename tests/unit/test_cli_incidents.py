@@ -349,6 +349,8 @@ REVOCATIONS: list[tuple[tuple[str, ...], Document, Document]] = [
         {"kind": "Principal", "principal": {"kind": "jwt", "issuer": "https://issuer.example", "subject": "bob"}},
         {"deny": True},
     ),
+    (("revoke", "compartment", "red", "m1"), {"kind": "Compartment", "compartment": "m1"}, {"deny": True}),
+    (("readmit", "compartment", "red", "m1"), {"kind": "Compartment", "compartment": "m1"}, {"readmit": True}),
     (("readmit", "tenant", "red"), {"kind": "Tenant"}, {"readmit": True}),
     (("readmit", "principal", "red", *KEY), {"kind": "Principal", "principal": WHO}, {"readmit": True}),
 ]
@@ -388,6 +390,8 @@ def test_a_moment_that_was_declared_stays_when_the_command_is_repeated(server: S
         ("tenant", "red", "--issued-before", "yesterday"),
         ("tenant", "red", "--issued-before", "2030-01-31T12:00:00"),
         ("tenant", "blue"),
+        ("compartment", "red", ""),
+        ("compartment", "blue", "m1"),
     ],
 )
 def test_what_cannot_be_revoked_is_said_and_nothing_is_declared(server: Server, arguments: tuple[str, ...]) -> None:

@@ -200,6 +200,16 @@ async def test_principals_are_told_apart_and_from_their_tenant(bench: Bench) -> 
     assert target(bench) not in head_of(bench).floors
 
 
+async def test_compartments_are_told_apart_and_from_their_tenant(bench: Bench) -> None:
+    for name in ("m1", "m2"):
+        of = {"kind": "Compartment", "name": "red", "compartment": name}
+        bench.declare(epoch(f"of-{name}", target=of, incident={"id": "leak-1"}, deny=name == "m1"))
+    await bench.authorize()
+    named = {name: target_name(bench.keys.targets, TargetKind.COMPARTMENT, "tenant-uid-red", name) for name in ("m1", "m2")}
+    assert {name: head_of(bench).floors[of].denies for name, of in named.items()} == {"m1": True, "m2": False}
+    assert target(bench) not in head_of(bench).floors
+
+
 async def test_a_tenant_of_another_namespace_is_written_where_its_requests_may_go(bench: Bench) -> None:
     for document in (tenant("red"), of_tenant(deny=True)):
         bench.declare(elsewhere(document))

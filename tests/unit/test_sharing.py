@@ -16,6 +16,7 @@ from cachescope.core.epochs import target_name
 from cachescope.core.ledgers import Flags, Floor
 from cachescope.core.scopes import Credential
 from cachescope.core.types import Epoch, TargetKind, TargetName
+from cachescope.gateway import decision, placing
 from cachescope.gateway.exchange import Answer, Forward
 from tests.unit.whole_path import CHAT, NAMESPACE, POOL, WholePath, prompt
 
@@ -189,6 +190,22 @@ async def test_what_is_more_than_an_approved_source_is_never_shared(
     for who in (ALICE, CAROL):
         assert not await world.meets(who, said, **more)
         assert await world.meets(who, said, **more), "the control: within a tenant it is"
+
+
+async def test_the_suite_notices_a_gateway_that_takes_every_text_for_a_source(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(decision, "sent_texts", lambda _: frozenset({sha256(TEXT.encode())}))
+    text = prompt()
+    assert not await world.meets(ALICE, PUBLIC, text)
+    assert await world.meets(CAROL, PUBLIC, text), "a leak"
+
+
+async def test_the_suite_notices_a_gateway_that_believes_every_name_of_a_compartment(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(placing, "authorized", lambda *_: frozenset({"m1"}))
+    assert isinstance(await world.ask(DAN, None, compartment="m1"), Forward), "a leak"
 
 
 async def test_tools_and_bundles_that_are_approved_are_shared(world: World) -> None:

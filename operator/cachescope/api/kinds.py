@@ -90,7 +90,7 @@ KINDS: Final = (
         (
             _condition("Usable", "Usable"),
             _condition("Reason", "Usable", "reason"),
-            Column("Expires", ".spec.approval.expires", "date"),
+            Column("Expires", ".spec.approval.expires"),
             Column("Title", ".spec.title"),
             Column("Owner", ".spec.owner", wide=True),
             Column("Digest", ".spec.digest", wide=True),

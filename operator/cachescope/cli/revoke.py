@@ -1,4 +1,4 @@
-"""`revoke` and `readmit`: what a tenant or a principal was allowed holds no longer, or again."""
+"""`revoke` and `readmit`: what a tenant, a principal or a compartment was allowed holds no longer, or again."""
 
 from __future__ import annotations
 
@@ -14,12 +14,15 @@ from cachescope.cli.incident_options import DEFAULT_TIMEOUT, IncidentId, Namespa
 from cachescope.cli.incidents import cache_epoch, new_id
 from cachescope.core.errors import SpecError
 
-revoke = typer.Typer(no_args_is_help=True, help="Refuse the credentials of a tenant or a principal, and close what they have open.")
-readmit = typer.Typer(no_args_is_help=True, help="Take every denial of a tenant or a principal back.")
+revoke = typer.Typer(
+    no_args_is_help=True, help="Refuse what a tenant, principal or compartment may do, and close what they have open."
+)
+readmit = typer.Typer(no_args_is_help=True, help="Take every denial of a tenant, principal or compartment back.")
 
 READMIT = {"readmit": True}
 
 Name = Annotated[str, typer.Argument(help="Name of the Tenant.")]
+Compartment = Annotated[str, typer.Argument(help="Name of the compartment.")]
 ApiKey = Annotated[str | None, typer.Option("--api-key", metavar="SUBJECT", help="Principal of the tenant's API keys.")]
 Jwt = Annotated[tuple[str, str] | None, typer.Option("--jwt", metavar="ISSUER SUBJECT", help="`iss` and principal of its tokens.")]
 IssuedBefore = Annotated[
@@ -78,6 +81,24 @@ def revoke_principal(  # noqa: PLR0913 - one for each option
     _carry_out("revoke", _principal(tenant, api_key, jwt), refused, Asked(reason, incident, namespace, wait, timeout))
 
 
+@revoke.command("compartment")
+def revoke_compartment(  # noqa: PLR0913 - one for each option
+    tenant: Name,
+    compartment: Compartment,
+    *,
+    reason: Reason,
+    issued_before: IssuedBefore = None,
+    rotate: Rotate = False,
+    incident: IncidentId = None,
+    namespace: Namespace = None,
+    wait: Wait = True,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+) -> None:
+    """Refuse all requests of one compartment of a tenant, and say when that is true everywhere."""
+    refused = _refused(issued_before, rotate=rotate, now=datetime.now(UTC))
+    _carry_out("revoke", _compartment(tenant, compartment), refused, Asked(reason, incident, namespace, wait, timeout))
+
+
 @readmit.command("tenant")
 def readmit_tenant(
     name: Name,
@@ -108,8 +129,27 @@ def readmit_principal(
     _carry_out("readmit", _principal(tenant, api_key, jwt), READMIT, Asked(reason, incident, namespace, wait, timeout))
 
 
+@readmit.command("compartment")
+def readmit_compartment(
+    tenant: Name,
+    compartment: Compartment,
+    *,
+    reason: Reason,
+    incident: IncidentId = None,
+    namespace: Namespace = None,
+    wait: Wait = True,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+) -> None:
+    """Take every denial of a compartment back."""
+    _carry_out("readmit", _compartment(tenant, compartment), READMIT, Asked(reason, incident, namespace, wait, timeout))
+
+
 def _tenant(name: str) -> dict[str, Any]:
     return {"kind": "Tenant", "name": name}
+
+
+def _compartment(tenant: str, name: str) -> dict[str, Any]:
+    return {"kind": "Compartment", "name": tenant, "compartment": name}
 
 
 def _principal(tenant: str, api_key: str | None, jwt: tuple[str, str] | None) -> dict[str, Any]:

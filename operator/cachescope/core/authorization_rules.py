@@ -264,9 +264,7 @@ def _drafted(state: Authorization, name: str, asked: Declared) -> Mapping[Target
     return drafts
 
 
-_LOST = Postponed(
-    "the ledger of this tenant, principal or compartment was deleted or restored; the operator deals with that: see its events"
-)
+_LOST = Postponed("the ledger of this target was deleted or restored; the operator deals with that first: see its events")
 
 
 def _no_room(floors: int, incidents: int) -> Postponed | None:

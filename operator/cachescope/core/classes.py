@@ -145,15 +145,15 @@ class Asked:
     """What one request brings.
 
     Attributes:
-        credential: Who asks.
-        context: What his application says, if it says anything.
-        compartment: The compartment that he names, if he names one.
-        authorized: The compartments that he is authorized for.
+        speakers: The verified credentials that speak for it; one of them may be a listed application's.
+        context: What an application says of it, if any does.
+        compartment: The compartment that the client names, if it names one.
+        authorized: The compartments that it is authorized for.
         texts: Digests of all texts that are sent; `None` when something is sent that is no text of a source.
         toolset: Digest of the tools that are sent, or empty.
     """
 
-    credential: Credential
+    speakers: frozenset[Credential]
     context: Context | None = None
     compartment: str | None = None
     authorized: frozenset[str] = frozenset()
@@ -232,7 +232,7 @@ def narrowest(classes: Iterable[ScopeClass]) -> ScopeClass:
 
 
 def _refusal(rule: Rule, asked: Asked) -> Refusal | None:
-    if asked.context is not None and asked.credential not in rule.applications:
+    if asked.context is not None and not asked.speakers & rule.applications:
         return Refusal.APPLICATION_NOT_LISTED
     if asked.compartment is not None and asked.compartment not in asked.authorized:
         return Refusal.COMPARTMENT_NOT_AUTHORIZED
@@ -263,7 +263,7 @@ def _lacking(approved: Approved, asked: Asked, around: Circumstances) -> Iterato
     if context is None:
         yield Reason.NO_CONTEXT
         return
-    if asked.credential not in approved.applications:
+    if not asked.speakers & approved.applications:
         yield Reason.APPLICATION_NOT_LISTED
     if context.data_class is not DataClass.PUBLIC:
         yield Reason.DATA_NOT_PUBLIC

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from cachescope.core.classes import Context, DataClass, NamedSource
+from cachescope.core.epochs import MAX_EPOCH
 from cachescope.core.errors import CacheScopeError
 from cachescope.core.record import ABSENT
 from cachescope.core.types import Digest
@@ -26,7 +27,6 @@ from cachescope.gateway.strict_json import Json, NotStrictJson, parse_object, sh
 MAX_BYTES: Final = 8 * 1024
 MAX_SOURCES: Final = 64
 MAX_NAME: Final = 253
-MAX_EPOCH: Final = 2**53 - 1
 
 _DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}", re.ASCII)
 _FIELDS: Final = frozenset({"dataClass", "sources", "promptBundle", "toolset"})

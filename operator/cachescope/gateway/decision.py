@@ -186,6 +186,8 @@ class Decision:
         refusal = snapshot.revocations.refusal(identity, served.pool.namespace)
         if refusal is not None:
             return answer(refusal)
+        if served.pool.uid not in snapshot.states:
+            return answer("no_endpoint")
         placement = placement_of(snapshot, identity, served.pool, asked.sent, now=self.now())
         if isinstance(placement, Answer):
             return placement

@@ -58,19 +58,24 @@ def placement_of(snapshot: Snapshot, identity: Identity, pool: ServingPool, sent
     Args:
         snapshot: The configuration in force.
         identity: Who asks.
-        pool: Which pool.
+        pool: Which pool; one of `snapshot.states`.
         sent: What the request brings.
         now: Seconds since 1970.
     """
-    tenant, state = snapshot.policy.tenants[identity.tenant_uid], snapshot.states.get(pool.uid)
+    tenant = snapshot.policy.tenants[identity.tenant_uid]
     around = Circumstances(
         now,
         public_stage=pool.spec.sharing.stage == "Public",
-        public_stopped=state is None or state.pool.flags.stops_public,
+        public_stopped=snapshot.states[pool.uid].pool.flags.stops_public,
         high=tenant.high,
     )
     asked = Asked(
-        identity.credential, sent.said.context, sent.said.compartment, authorized(tenant, identity), sent.texts, sent.toolset
+        speakers=frozenset({identity.credential}),
+        context=sent.said.context,
+        compartment=sent.said.compartment,
+        authorized=authorized(tenant, identity),
+        texts=sent.texts,
+        toolset=sent.toolset,
     )
     found = place(snapshot.askers.scope(identity, pool).rule, asked, around)
     if isinstance(found, Refusal):

@@ -38,10 +38,11 @@ class Askers:
 
     def __init__(self, keys: GatewayKeys, states: Mapping[str, PoolState], policy: Policy) -> None:
         def derive(identity: Identity, pool_uid: str, placement: Placement) -> Asker:
-            placed = Placed(policy.pools[pool_uid], self._scope(identity.tenant_uid, pool_uid), placement)
+            placed = Placed(policy.pools[pool_uid], scope_of(identity.tenant_uid, pool_uid), placement)
             return ask(keys, states[pool_uid], identity=identity, placed=placed)
 
-        self._scope = lru_cache(MAX_ASKERS)(lambda tenant_uid, pool_uid: policy.scope(tenant_uid, policy.pools[pool_uid]))
+        scope_of = lru_cache(MAX_ASKERS)(lambda tenant_uid, pool_uid: policy.scope(tenant_uid, policy.pools[pool_uid]))
+        self._scope = scope_of
         self._derive = lru_cache(MAX_ASKERS)(derive)
 
     def scope(self, identity: Identity, pool: ServingPool) -> EffectiveScope:
