@@ -503,5 +503,5 @@ def test_a_fault_is_one_line_that_says_what_to_do(
     monkeypatch.setattr("sys.argv", ["kubectl", "revoke", "principal", "red", "--reason", "stolen"])
     with pytest.raises(SystemExit, match="1"):
         run_app(kubectl.app, "kubectl cachescope")
-    assert capsys.readouterr().err == "kubectl cachescope: name one principal: --api-key SUBJECT, or --jwt ISSUER SUBJECT\n"
+    assert capsys.readouterr().err == "kubectl cachescope: name one principal: {named}\n"
     assert server.created == []

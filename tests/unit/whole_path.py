@@ -38,14 +38,17 @@ from cachescope.gateway.decision import Decision
 from cachescope.gateway.exchange import Answer, Forward, RequestHead
 from cachescope.gateway.fleet import Fleet
 from cachescope.gateway.guard_leases import GuardLeases
+from cachescope.gateway.identity.cluster_keys import ClusterKeySet
 from cachescope.gateway.identity.jwks import KeySet
 from cachescope.gateway.identity.jwks_sources import FileKeySet
+from cachescope.gateway.identity.service_accounts import ClusterKeys
 from cachescope.gateway.snapshot import Snapshot
 from cachescope.gateway.standing import InForce
 from cachescope.guard.asgi import Guard, Running
 from cachescope.guard.key_folder import KeyFolder
 from cachescope.guard.process import GuardProcess
 from cachescope.guard.wire import Receive, Scope, Send
+from cachescope.kube.rest import Rest
 from cachescope.kube.watched import Name
 from e2e.stack.credentials import Credentials, load
 from tests.unit.cluster_fakes import FakeCluster, settled
@@ -270,7 +273,10 @@ class OneEndpoint:
 
 
 class FileKeySets:
-    """Implements `KeySets` with files alone."""
+    """Implements `KeySets` with files, and the cluster's own keys as a test says."""
+
+    def __init__(self, cluster: ClusterKeys | None = None) -> None:
+        self.cluster = cluster or ClusterKeySet(Rest(), time.monotonic)
 
     def of(self, provider: IdentityProvider, secrets: Path) -> KeySet:
         assert provider.jwks.secret_name

@@ -16,6 +16,8 @@ from typing import Final
 
 from cachescope.api.cel_ledgers import EPOCH_LEDGER
 from cachescope.api.cel_rule import Rule
+from cachescope.core.service_accounts import PATTERN as SERVICE_ACCOUNT
+from cachescope.core.spiffe import PATTERN as SPIFFE_ID
 
 _SERVING_POOL = (
     Rule(
@@ -44,6 +46,12 @@ _TENANT = (
     ),
 )
 
+
+def _escaped(pattern: str) -> str:
+    """A regular expression inside a string of CEL."""
+    return pattern.replace("\\", "\\\\")
+
+
 _OF_PEOPLE = "self.target.kind in ['Tenant', 'Principal']"
 
 _CACHE_EPOCH = (
@@ -68,7 +76,17 @@ _CACHE_EPOCH = (
     ),
     Rule(
         "(self.kind == 'jwt') == (has(self.issuer) && self.issuer != '')",
-        "tokens have an issuer and API keys have none; set issuer with `kind: jwt` and only then",
+        "tokens have an issuer and other credentials have none; set issuer with `kind: jwt` and only then",
+        ("spec", "target", "principal"),
+    ),
+    Rule(
+        f"self.kind != 'mtls' || self.subject.matches('^{_escaped(SPIFFE_ID)}$')",
+        "a workload is named by its whole SPIFFE id, and another name would be nobody's; write it as its certificate has it",
+        ("spec", "target", "principal"),
+    ),
+    Rule(
+        f"self.kind != 'service-account' || self.subject.matches('^{_escaped(SERVICE_ACCOUNT)}$')",
+        "another name would be nobody's; write system:serviceaccount:<namespace>:<name>",
         ("spec", "target", "principal"),
     ),
     Rule(
