@@ -1,4 +1,4 @@
-"""Client certificates on a real Envoy: what reaches the decision is the connection's own, whole, and verified; each beside its control."""
+"""Client certificates on a real Envoy: what reaches the decision is the connection's own, whole, and verified."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import socket
 import ssl
 import time
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -25,20 +25,26 @@ RED, BLUE = "spiffe://corp/red", "spiffe://corp/blue"
 OURS, OTHERS = Authority.made("ours"), Authority.made("others")
 
 
-@dataclass(frozen=True)
-class Door:
+class Door(NamedTuple):
     """An Envoy that asks for certificates, and the folder in which its authorities are mounted."""
 
     envoy: Envoy
     mounted: Path
 
-    def trust(self, authority: Authority) -> None:
-        """Mount another authority, as a Secret that changes: by renaming a link to its folder."""
-        fresh = self.mounted / f"v{time.monotonic_ns()}"
-        fresh.mkdir()
-        (fresh / "ca.crt").write_bytes(authority.pem)
-        (self.mounted / "new").symlink_to(fresh)
-        (self.mounted / "new").rename(self.mounted / "current")
+
+def trust(mounted: Path, authority: Authority) -> None:
+    """Mount another authority, as a Secret that changes: by renaming a link to its folder."""
+    fresh = mounted / f"v{time.monotonic_ns()}"
+    fresh.mkdir()
+    (fresh / "ca.crt").write_bytes(authority.pem)
+    (mounted / "new").symlink_to(fresh)
+    (mounted / "new").rename(mounted / "current")
+
+
+def tls_of(pair: Path, file: Path) -> str:
+    """The file by which Envoy finds its own certificate."""
+    file.write_text(json.dumps(secret(str(pair / "tls.crt"), str(pair / "tls.key"), str(pair))))
+    return str(file)
 
 
 @pytest.fixture(scope="module")
@@ -46,12 +52,10 @@ def door(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Door]:
     folder = tmp_path_factory.mktemp("door")
     pair, mounted = OURS.issue(folder / "server", ["https://gateway"], usage=FOR_SERVERS), folder / "client-ca"
     mounted.mkdir()
-    tls, clients = folder / "tls.json", folder / "client-ca.json"
-    tls.write_text(json.dumps(secret(str(pair / "tls.crt"), str(pair / "tls.key"), str(pair))))
+    trust(mounted, OURS)
+    clients = folder / "client-ca.json"
     clients.write_text(json.dumps(authorities(str(mounted / "current/ca.crt"), str(mounted))))
-    made = Door(Envoy(None, 0), mounted)  # type: ignore[arg-type]
-    made.trust(OURS)
-    with running_envoy(folder, secret_file=str(tls), authorities_file=str(clients)) as envoy:
+    with running_envoy(folder, secret_file=tls_of(pair, folder / "tls.json"), authorities_file=str(clients)) as envoy:
         yield Door(envoy, mounted)
 
 
@@ -83,6 +87,13 @@ async def refused(port: int, pair: Path) -> bool:
     except (ssl.SSLError, ConnectionError, asyncio.IncompleteReadError):
         return True
     return False
+
+
+async def taken(port: int, pair: Path) -> None:
+    """Wait until a certificate is one that verifies."""
+    async with asyncio.timeout(SECONDS):
+        while await refused(port, pair):  # noqa: ASYNC110 Envoy reads a file
+            await asyncio.sleep(0.02)
 
 
 @pytest.mark.parametrize(
@@ -136,22 +147,20 @@ def reused(port: int, pair: Path) -> bool | None:
     context = client_context(pair)
     session: ssl.SSLSession | None = None
     for _ in range(2):
-        with socket.create_connection(("127.0.0.1", port), SECONDS) as plain:
-            with context.wrap_socket(plain, session=session) as secured:
-                secured.sendall(request())
-                secured.recv(65536)
-                session, found = secured.session, secured.session_reused
+        plain = socket.create_connection(("127.0.0.1", port), SECONDS)
+        with context.wrap_socket(plain, session=session) as secured:
+            secured.sendall(request())
+            secured.recv(65536)
+            session, found = secured.session, secured.session_reused
     return found
 
 
 async def test_a_session_is_not_resumed_where_certificates_are_asked_for(gateway: Gateway, tmp_path: Path) -> None:
     pair = OURS.issue(tmp_path / "pair", [RED])
     assert await asyncio.to_thread(reused, gateway.port, pair) is False
-    tls, folder = tmp_path / "tls.json", tmp_path / "plain"
+    server, folder = OURS.issue(tmp_path / "server", ["https://gateway"], usage=FOR_SERVERS), tmp_path / "plain"
     folder.mkdir()
-    server = OURS.issue(tmp_path / "server", ["https://gateway"], usage=FOR_SERVERS)
-    tls.write_text(json.dumps(secret(str(server / "tls.crt"), str(server / "tls.key"), str(server))))
-    with running_envoy(folder, secret_file=str(tls)) as plain:
+    with running_envoy(folder, secret_file=tls_of(server, tmp_path / "tls.json")) as plain:
         async with running_gateway(plain) as control:
             assert await asyncio.to_thread(reused, control.port, pair) is True, "control: without them it is"
             assert await peer_of(control, pair) is None, "and a certificate is not asked for"
@@ -160,14 +169,9 @@ async def test_a_session_is_not_resumed_where_certificates_are_asked_for(gateway
 async def test_authorities_are_replaced_in_place(door: Door, gateway: Gateway, tmp_path: Path) -> None:
     ours, others = OURS.issue(tmp_path / "ours", [RED]), OTHERS.issue(tmp_path / "others", [RED])
     assert await refused(gateway.port, others)
-    door.trust(OTHERS)
-    try:
-        async with asyncio.timeout(SECONDS):
-            while await refused(gateway.port, others):  # noqa: ASYNC110 Envoy reads a file
-                await asyncio.sleep(0.02)
-        assert await refused(gateway.port, ours)
-    finally:
-        door.trust(OURS)
-        async with asyncio.timeout(SECONDS):
-            while await refused(gateway.port, ours):  # noqa: ASYNC110 Envoy reads a file
-                await asyncio.sleep(0.02)
+    trust(door.mounted, OTHERS)
+    await taken(gateway.port, others)
+    assert await refused(gateway.port, ours)
+    trust(door.mounted, OURS)
+    await taken(gateway.port, ours)
+    assert await refused(gateway.port, others)

@@ -1,4 +1,4 @@
-"""Workloads on the whole path: by certificate, with and without a bearer credential, and by ServiceAccount; each with its control."""
+"""Workloads on the whole path, by certificate, with or without a bearer credential, and by ServiceAccount."""
 
 from __future__ import annotations
 
