@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from envoy.service.ext_proc.v3 import external_processor_pb2 as ext_proc
@@ -140,7 +141,7 @@ def test_what_envoy_says_of_a_certificate_is_read_exactly(message: ext_proc.Proc
     assert messages.head(message).peer == peer
 
 
-def listener(**settings: str) -> dict[str, object]:
+def listener(**settings: Any) -> dict[str, object]:
     found = bootstrap(EnvoySettings(processor_socket="/p", **settings))["static_resources"]["listeners"][0]["filter_chains"][0]
     return dict(found)
 

@@ -278,7 +278,7 @@ DOOR = {"secretName": "door", "clientCa": {"secretName": "ca", "trustDomains": [
 
 
 @pytest.mark.parametrize("identities", [{"mtls": [WORKLOAD]}, {"serviceAccounts": [ACCOUNT]}], ids=["mtls", "service account"])
-async def test_a_workload_has_one_holder_and_the_newcomer_learns_why(bench: Bench, identities: dict[str, list[Any]]) -> None:
+async def test_a_workload_has_one_holder_and_the_newcomer_learns_why(bench: Bench, identities: dict[str, Any]) -> None:
     bench.restart(settings=Settings.model_validate({"tls": DOOR, "serviceAccounts": {"audience": "llm"}}))
     for name in ("first", "second"):
         bench.declare(tenant(name, **identities))
@@ -289,7 +289,7 @@ async def test_a_workload_has_one_holder_and_the_newcomer_learns_why(bench: Benc
 
 
 @pytest.mark.parametrize("identities", [{"mtls": [WORKLOAD]}, {"serviceAccounts": [ACCOUNT]}], ids=["mtls", "service account"])
-async def test_what_the_settings_could_not_verify_is_said(bench: Bench, identities: dict[str, list[Any]]) -> None:
+async def test_what_the_settings_could_not_verify_is_said(bench: Bench, identities: dict[str, Any]) -> None:
     bench.declare(tenant("first", **identities))
     await bench.tenants.reconcile(key("first"), 0)
     assert (bench.condition("Tenant", "first", "Accepted"), accepted(bench, "first")) == (("False", "UnknownProvider"), [])

@@ -9,7 +9,7 @@ import pytest
 
 from cachescope.api.settings import Settings
 from cachescope.core.errors import ClusterError
-from cachescope.gateway.identity.cluster_keys import DISCOVERY_PATH, KEYS_PATH
+from cachescope.gateway.identity.cluster_keys import KEYS_PATH
 from cachescope.gateway.identity.jwks_sources import key_session
 from cachescope.gateway.key_sets import ProviderKeySets
 from tests.unit.jwt_issuer import document, ec_key, jwk
@@ -26,7 +26,8 @@ class ApiServer:
     async def get(self, path: str) -> dict[str, Any]:
         if not self.answers:
             raise ClusterError("no answer")
-        return {DISCOVERY_PATH: {"issuer": CLUSTER}, KEYS_PATH: json.loads(document(jwk(ec_key("one"), kid="one")))}[path]
+        keys: dict[str, Any] = json.loads(document(jwk(ec_key("one"), kid="one")))
+        return keys if path == KEYS_PATH else {"issuer": CLUSTER}
 
 
 async def test_the_clusters_keys_are_fetched_for_as_long_as_the_settings_take_its_tokens() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import jwt
 import pytest
 
+from cachescope.core.errors import ClusterError
 from cachescope.core.ledgers import Floor
 from cachescope.core.scopes import Credential
 from cachescope.core.types import Epoch
@@ -27,9 +28,18 @@ TLS = {"secretName": "door", "clientCa": {"secretName": "ca", "trustDomains": [{
 
 
 class ApiServer:
+    """Publishes the cluster's issuer and keys, unless it is away."""
+
+    away = False
+
     async def get(self, path: str) -> dict[str, Any]:
-        keys = json.loads(document(jwk(ec_key("one"), kid="one")))
-        return {DISCOVERY_PATH: {"issuer": CLUSTER}, KEYS_PATH: keys}[path]
+        if self.away:
+            raise ClusterError("no answer")
+        found: dict[str, dict[str, Any]] = {
+            DISCOVERY_PATH: {"issuer": CLUSTER},
+            KEYS_PATH: json.loads(document(jwk(ec_key("one"), kid="one"))),
+        }
+        return found[path]
 
 
 def claim(path: WholePath, tenant: str, **identities: list[dict[str, str]]) -> None:
@@ -117,6 +127,17 @@ async def test_a_service_account_is_a_tenants_and_nobody_elses(path: WholePath) 
     assert await said(path, account_token("other"), None) == "403 permission_denied"
     assert await said(path, account_token(namespace="rivals"), None) == "403 permission_denied"
     assert await said(path, account_token(audience=CLUSTER), None) == "401 authentication_required"
+
+
+async def test_an_api_server_that_is_away_for_too_long_is_no_verdict_on_a_token(path: WholePath) -> None:
+    clock, server = [0.0], ApiServer()
+    path.key_sets.cluster = keys = ClusterKeySet(server, lambda: clock[0])
+    await keys.source.refresh()
+    path.set(maxRequestBytes=4096)
+    server.away = True
+    for clock[0], answer in ((3600.0, "forwarded"), (3601.0, "503 gateway_not_ready")):
+        assert await said(path, account_token(), None) == answer
+    assert await said(path, path.credentials.api_keys["blue-carol"], None) == "forwarded", "others are good meanwhile"
 
 
 async def test_without_the_setting_tokens_of_service_accounts_are_of_an_unknown_issuer(path: WholePath) -> None:

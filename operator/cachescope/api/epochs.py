@@ -138,7 +138,7 @@ class CacheEpochSpec(Strict):
     credentials_issued_before: AwareDatetime | None = Field(
         None,
         description="Of a tenant or principal, with an incident: credentials issued before are refused (a token's `iat`, an API "
-        "key's `created`; one that says neither is refused too). Whole seconds; never taken back.",
+        "key's `created`, a certificate's beginning; one that says none of them is refused too). Whole seconds; never taken back.",
     )
     restored: Restored | None = Field(None, description="With `kind: Namespace` and an incident, and only then.")
 
