@@ -97,9 +97,10 @@ async def test_a_bad_bearer_credential_is_not_saved_by_a_good_certificate() -> N
         await who(GOOD, BEARER, BEARER)
 
 
-async def test_nobody_is_known_by_a_certificate_where_the_settings_list_no_trust_domain() -> None:
-    with pytest.raises(Unauthenticated, match="trust domain"):
-        await who(replace(GOOD, expires=2**40), by=authenticator(certificates=False))
+async def test_nobody_is_known_by_a_certificate_where_none_are_accepted() -> None:
+    with pytest.raises(Unauthenticated, match="not accepted here"):
+        await who(GOOD, BEARER, by=authenticator(certificates=False))
+    assert await who(None, BEARER, by=authenticator(certificates=False))
 
 
 async def test_a_suspended_tenant_is_refused_by_its_certificate_too() -> None:

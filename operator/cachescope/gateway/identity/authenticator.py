@@ -17,7 +17,7 @@ from collections.abc import Collection
 
 from cachescope.gateway.exchange import RequestHead
 from cachescope.gateway.identity.api_keys import PREFIX, ApiKeys
-from cachescope.gateway.identity.certificates import Certificates
+from cachescope.gateway.identity.certificates import Certificates, Workload
 from cachescope.gateway.identity.credentials import Forbidden, Identity, Unauthenticated
 from cachescope.gateway.identity.jwt_tokens import JwtTokens
 
@@ -47,7 +47,7 @@ class Authenticator:
         self._api_keys = api_keys
         self._tokens = tokens
         self._suspended = frozenset(suspended)
-        self._certificates = certificates or Certificates()
+        self._certificates = certificates
 
     async def authenticate(self, head: RequestHead) -> Identity:
         """Who asks.
@@ -57,7 +57,7 @@ class Authenticator:
             Forbidden: It verifies, and its tenant is suspended, or there is none; or the certificate beside it is another tenant's.
             KeysUnavailable: The keys to verify it are not at hand.
         """
-        workload = self._certificates.workload(head.peer) if head.peer else None
+        workload = self._workload(head)
         found = _only_credential(head)
         if found is not None:
             identity = await self._by_header(*found)
@@ -69,6 +69,13 @@ class Authenticator:
         if identity.tenant_uid in self._suspended:
             raise Forbidden("the tenant is suspended; ask the platform team")
         return identity
+
+    def _workload(self, head: RequestHead) -> Workload | None:
+        if head.peer is None:
+            return None
+        if self._certificates is None:
+            raise Unauthenticated("client certificates are not accepted here; connect without one")
+        return self._certificates.workload(head.peer)
 
     async def _by_header(self, name: str, value: str) -> Identity:
         token = value if name in KEY_HEADERS else _bearer(value)

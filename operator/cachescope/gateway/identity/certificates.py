@@ -12,7 +12,6 @@ Rules:
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 
@@ -65,19 +64,14 @@ class Certificates:
     """Understands verified certificates, for one state of settings and tenants.
 
     Args:
-        trust_domains: Those that the settings list; without any, every certificate is refused.
+        trust_domains: Those that the settings list.
         holders: UIDs of tenants by the SPIFFE id that they hold.
         now: The time of day in seconds.
     """
 
-    def __init__(
-        self,
-        trust_domains: Collection[str] = (),
-        holders: Mapping[SpiffeId, str] | None = None,
-        now: Callable[[], float] = time.time,
-    ) -> None:
+    def __init__(self, trust_domains: Collection[str], holders: Mapping[SpiffeId, str], now: Callable[[], float]) -> None:
         self._trust_domains = frozenset(trust_domains)
-        self._holders = holders or {}
+        self._holders = holders
         self._now = now
 
     def workload(self, peer: Peer) -> Workload:
