@@ -20,6 +20,8 @@ LONG_PATH = "spec.model.source.persistentVolumeClaim"
 INCIDENT: Changes = {"spec.floor": MISSING, "spec.incident": {"id": "leak-1"}}
 DRAIN = {"mode": "Drain", "drainSeconds": 30}
 API_KEY = {"kind": "api-key", "subject": "ci"}
+WORKLOAD = {"kind": "mtls", "subject": "spiffe://corp/ns/a/sa/b"}
+ACCOUNT = {"kind": "service-account", "subject": "system:serviceaccount:jobs:app"}
 TOKEN = {"kind": "jwt", "issuer": "https://issuer.example", "subject": "ci"}
 OF_TENANT: Changes = {"spec.target": {"kind": "Tenant", "name": "red"}}
 OF_PRINCIPAL: Changes = {"spec.target": {"kind": "Principal", "name": "red", "principal": TOKEN}}
@@ -43,6 +45,8 @@ TAKEN: list[tuple[str, Changes]] = [
     ("Tenant", {"spec": {}}),
     ("Tenant", {"spec.identities": {"apiKeys": [{"secretName": "keys"}]}}),
     ("Tenant", {"spec.identities": {"jwt": [{**TOKENS, "claims": {"n" * 128: "v" * 512}}, TOKENS]}}),
+    ("Tenant", {"spec.identities": {"mtls": [{"spiffeId": "spiffe://corp/ns/a/sa/..b"}]}}),
+    ("Tenant", {"spec.identities": {"serviceAccounts": [{"name": "app"}, {"name": "app.x", "namespace": "jobs"}]}}),
     ("ServingPool", {"spec.engine.args": ["a" * 4096], "spec.engine.env": {"A": "a" * 8192}}),
     *(("CacheScope", {"spec.class": name}) for name in ("Public", "Tenant", "Compartment", "Principal", "Request")),
     (
@@ -61,7 +65,10 @@ TAKEN: list[tuple[str, Changes]] = [
     ("CacheEpoch", {**INCIDENT, "spec.target.kind": "CacheScope"}),
     ("CacheEpoch", {**INCIDENT, **OF_TENANT, "spec.deny": True, "spec.credentialsIssuedBefore": "2030-01-01T00:00:00Z"}),
     ("CacheEpoch", {**INCIDENT, **OF_PRINCIPAL, "spec.readmit": True}),
-    ("CacheEpoch", {**INCIDENT, "spec.target": {"kind": "Principal", "name": "red", "principal": API_KEY}}),
+    *(
+        ("CacheEpoch", {**INCIDENT, "spec.target": {"kind": "Principal", "name": "red", "principal": principal}})
+        for principal in (API_KEY, WORKLOAD, ACCOUNT)
+    ),
     ("CacheEpoch", {**INCIDENT, **OF_NAMESPACE}),
     ("CacheEpoch", {**INCIDENT, **OF_NAMESPACE, "spec.restored": {"confirmed": True}}),
     ("EpochLedger", HEAD),
@@ -97,6 +104,11 @@ REFUSED: list[tuple[str, Changes, str]] = [
     ("Tenant", {"spec.identities": {"apiKeys": [{"secretName": "No"}]}}, "secretName"),
     ("Tenant", {"spec.identities": {"jwt": [{**TOKENS, "claims": {"n" * 129: "v"}}]}}, "at most 128 characters"),
     ("Tenant", {"spec.identities": {"jwt": [{**TOKENS, "claims": {"n": "v" * 513}}]}}, "spec.identities.jwt[0].claims.n"),
+    *(
+        ("Tenant", {"spec.identities": {"mtls": [{"spiffeId": text}]}}, "spec.identities.mtls[0].spiffeId")
+        for text in ("spiffe://corp", "spiffe://corp/../a", "spiffe://corp/a\n", "spiffe://Corp/a", "spiffe://corp/" + "a" * 2048)
+    ),
+    ("Tenant", {"spec.identities": {"serviceAccounts": [{"name": "app", "namespace": "a.b"}]}}, "serviceAccounts[0].namespace"),
     ("ServingPool", {"spec.engine.args": ["a" * 4097]}, "spec.engine.args[0]"),
     ("ServingPool", {"spec.engine.env": {"A": "a" * 8193}}, "spec.engine.env.A"),
     ("CacheScope", {"spec.pools": []}, "spec.pools"),
@@ -129,6 +141,17 @@ REFUSED: list[tuple[str, Changes, str]] = [
     ("CacheEpoch", {**INCIDENT, "spec.target.kind": "Principal"}, "set principal with `kind: Principal`"),
     ("CacheEpoch", {**INCIDENT, **OF_PRINCIPAL, "spec.target.principal.issuer": MISSING}, "set issuer with `kind: jwt`"),
     ("CacheEpoch", {**INCIDENT, **OF_PRINCIPAL, "spec.target.principal.kind": "api-key"}, "set issuer with `kind: jwt`"),
+    (
+        "CacheEpoch",
+        {**INCIDENT, **OF_PRINCIPAL, "spec.target.principal": {**WORKLOAD, "issuer": "corp"}},
+        "set issuer with `kind: jwt`",
+    ),
+    ("CacheEpoch", {**INCIDENT, **OF_PRINCIPAL, "spec.target.principal": {**WORKLOAD, "subject": "corp/a"}}, "its whole SPIFFE id"),
+    (
+        "CacheEpoch",
+        {**INCIDENT, **OF_PRINCIPAL, "spec.target.principal": {**ACCOUNT, "subject": "jobs:app"}},
+        "write system:service",
+    ),
     ("CacheEpoch", {**INCIDENT, "spec.restored": {}}, "set restored with a target of `kind: Namespace`"),
     ("CacheEpoch", {**INCIDENT, "spec.target": {"kind": "Namespace"}}, "set restored with a target of `kind: Namespace`"),
     ("CacheEpoch", {**INCIDENT, **OF_NAMESPACE, "spec.floor": 3}, "set incident, and remove floor"),

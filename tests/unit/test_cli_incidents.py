@@ -17,7 +17,7 @@ from cachescope.cli.declaring import Watching, follow
 from cachescope.cli.epochs import Progress, State, progress
 from cachescope.cli.incidents import cache_epoch, names, new_id
 from cachescope.cli.main import run_app
-from cachescope.cli.revoke import moment
+from cachescope.cli.revoke import PRINCIPALS, moment
 from cachescope.core.errors import SpecError
 from cachescope.kube import rest
 from cachescope.kube.rest import ApiError, ConflictError, NotFoundError
@@ -351,6 +351,16 @@ REVOCATIONS: list[tuple[tuple[str, ...], Document, Document]] = [
     ),
     (("revoke", "compartment", "red", "m1"), {"kind": "Compartment", "compartment": "m1"}, {"deny": True}),
     (("readmit", "compartment", "red", "m1"), {"kind": "Compartment", "compartment": "m1"}, {"readmit": True}),
+    (
+        ("revoke", "principal", "red", "--mtls", "spiffe://corp/ns/a/sa/b"),
+        {"kind": "Principal", "principal": {"kind": "mtls", "subject": "spiffe://corp/ns/a/sa/b"}},
+        {"deny": True},
+    ),
+    (
+        ("revoke", "principal", "red", "--service-account", "jobs:nightly"),
+        {"kind": "Principal", "principal": {"kind": "service-account", "subject": "system:serviceaccount:jobs:nightly"}},
+        {"deny": True},
+    ),
     (("readmit", "tenant", "red"), {"kind": "Tenant"}, {"readmit": True}),
     (("readmit", "principal", "red", *KEY), {"kind": "Principal", "principal": WHO}, {"readmit": True}),
 ]
@@ -507,5 +517,23 @@ def test_a_fault_is_one_line_that_says_what_to_do(
     monkeypatch.setattr("sys.argv", ["kubectl", "revoke", "principal", "red", "--reason", "stolen"])
     with pytest.raises(SystemExit, match="1"):
         run_app(kubectl.app, "kubectl cachescope")
-    assert capsys.readouterr().err == "kubectl cachescope: name one principal: --api-key SUBJECT, or --jwt ISSUER SUBJECT\n"
+    assert capsys.readouterr().err == f"kubectl cachescope: name one principal: {', '.join(PRINCIPALS[:-1])}, or {PRINCIPALS[-1]}\n"
+    assert server.created == []
+
+
+@pytest.mark.parametrize(
+    ("named", "message"),
+    [
+        (("--mtls", "corp/ns/a/sa/b"), "this is no SPIFFE id"),
+        (("--service-account", "nightly"), "this names no ServiceAccount"),
+        ((*KEY, "--mtls", "spiffe://corp/a"), "name one principal"),
+        ((*KEY, *TOKEN), "name one principal"),
+    ],
+)
+def test_a_name_that_no_credential_has_is_refused_before_anything_is_declared(
+    server: Server, named: tuple[str, ...], message: str
+) -> None:
+    result = run("revoke", "principal", "red", *named, "--reason", "stolen")
+    assert isinstance(result.exception, SpecError)
+    assert message in str(result.exception)
     assert server.created == []

@@ -119,7 +119,7 @@ def test_a_configuration_that_nobody_mounted_is_no_configuration(path: WholePath
 def test_a_fault_of_the_compiler_keeps_the_last_one_and_is_tried_again(path: WholePath, monkeypatch: pytest.MonkeyPatch) -> None:
     before = path.snapshot()
     with monkeypatch.context() as patch:
-        patch.setattr(configuration_module, "in_order", lambda _: 1 / 0)
+        patch.setattr(configuration_module, "in_order", lambda *_: 1 / 0)
         path.edit("Tenant", "blue", lambda tenant: tenant["spec"].update(suspended=True))
         assert "ZeroDivisionError" in path.configuration.fault
         assert path.snapshot() is before

@@ -97,6 +97,7 @@ async def _of_others() -> AsyncIterator[Said]:
         ({"jwt": [JWT]}, {}),
         ({"jwt": [JWT]}, {}),
         ({"jwt": [{**JWT, "provider": "nobody"}]}, {}),
+        ({"serviceAccounts": [{"name": "app", "namespace": "other"}]}, {}),
         ({"apiKeys": [{"secretName": "none"}]}, {}),
         ({"apiKeys": [{"secretName": "keys"}]}, {}),
         ({}, {"suspended": True}),

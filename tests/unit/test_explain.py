@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -16,13 +18,14 @@ from cachescope.core.digests import sha256
 from cachescope.core.errors import SpecError
 from cachescope.core.scopes import Credential
 from cachescope.engines.vllm import ROUTES
-from cachescope.gateway.context import COMPARTMENT_HEADER, CONTEXT_HEADER, said
+from cachescope.gateway.context import said
+from cachescope.gateway.envoy import COMPARTMENT_HEADER, CONTEXT_HEADER
 from cachescope.gateway.exchange import Answer, RequestHead
 from cachescope.gateway.explaining import Question, Who, explain
 from tests.unit.test_sharing import ALICE, BOB, CAROL, MATTERS, PUBLIC, TEXT, World
 from tests.unit.whole_path import CHAT, EXAMPLES, NAMESPACE, POOL
 
-BODY = {"model": POOL, "messages": [{"role": "user", "content": TEXT}]}
+BODY: dict[str, Any] = {"model": POOL, "messages": [{"role": "user", "content": TEXT}]}
 PEOPLE = {ALICE: ("red", "alice"), BOB: ("red", "bob"), CAROL: ("blue", "carol")}
 KINDS = ("ServingPool", "Tenant", "CacheScope", "PublicSource", "Namespace")
 
@@ -31,11 +34,11 @@ def documents(world: World) -> list[dict[str, Any]]:
     return [{"kind": kind, **item} for kind in KINDS for item in world.cluster.store(kind).documents.values()]
 
 
-def question(world: World, who: str, *, body: dict[str, Any] = BODY, **headers: str) -> Question:
+def question(world: World, who: str, headers: Mapping[str, str] = MappingProxyType({})) -> Question:
     tenant, principal = PEOPLE[who]
     head = RequestHead("POST", CHAT, tuple(headers.items()))
     whose = Who(tenant, Credential("api-key", "", principal))
-    return Question(NAMESPACE, POOL, whose, ROUTES["POST", CHAT], dict(body), said(head), world.seconds)
+    return Question(NAMESPACE, POOL, whose, ROUTES["POST", CHAT], dict(BODY), said(head), world.seconds)
 
 
 CASES: list[tuple[str, dict[str, Any] | None, str | None]] = [
@@ -70,7 +73,7 @@ async def test_it_says_what_the_gateway_does(
         decided = await world.ask(who, context, **({"compartment": compartment} if compartment else {}))
     headers = {CONTEXT_HEADER: json.dumps(context)} if context else {}
     headers |= {COMPARTMENT_HEADER: compartment} if compartment else {}
-    found = explain(documents(world), question(world, who, **headers))
+    found = explain(documents(world), question(world, who, headers))
     if isinstance(decided, Answer):
         assert found.verdict == decided.reason
         return
@@ -81,7 +84,7 @@ async def test_it_says_what_the_gateway_does(
 
 
 async def test_every_field_of_the_record_has_a_line_and_a_rule(world: World) -> None:
-    found = explain(documents(world), question(world, ALICE, **{CONTEXT_HEADER: json.dumps(PUBLIC)}))
+    found = explain(documents(world), question(world, ALICE, {CONTEXT_HEADER: json.dumps(PUBLIC)}))
     assert {line.name for line in found.lines} == {
         "scope", "cacheObject", "namespace", "contentDigest", "modelDigest", "tokenizerDigest", "runtimeDigest", "adapterDigest",
         "promptBundleDigest", "toolsetDigest", "policyRevision", "authorizationEpoch", "cacheEpoch", "sources",

@@ -28,7 +28,7 @@ async def world(tmp_path: Path) -> World:
     return made
 
 
-async def asked(world: World, who: str, path: str, body: object, **headers: str) -> Answer | Forward:
+async def asked(world: World, who: str, path: str, body: object, **headers: Any) -> Answer | Forward:
     return await world.decide(world.credentials.api_keys[who], json.dumps(body).encode(), path, **headers)
 
 

@@ -70,7 +70,7 @@ class World(WholePath):
     async def ask(self, who: str, said: Mapping[str, Any] | None, text: str = TEXT, **more: Any) -> Forward | Answer:
         """Send a request with a context; `compartment` goes into its header, all else into the body."""
         compartment = more.pop("compartment", None)
-        headers = {CONTEXT: json.dumps(said)} if said is not None else {}
+        headers: dict[str, Any] = {CONTEXT: json.dumps(said)} if said is not None else {}
         headers |= {COMPARTMENT: compartment} if compartment is not None else {}
         body = {"model": "tiny", "messages": [{"role": "user", "content": text}], **more}
         return await self.decide(self.credentials.api_keys[who], json.dumps(body).encode(), CHAT, **headers)

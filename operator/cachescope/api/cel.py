@@ -17,6 +17,8 @@ from typing import Final
 from cachescope.api.cel_ledgers import EPOCH_LEDGER
 from cachescope.api.cel_rule import Rule
 from cachescope.core.classes import WIDEST, DataClass
+from cachescope.core.service_accounts import PATTERN as SERVICE_ACCOUNT
+from cachescope.core.spiffe import PATTERN as SPIFFE_ID
 from cachescope.core.types import ScopeClass
 
 _SERVING_POOL = (
@@ -53,6 +55,11 @@ _TENANT = (
         ("spec", "compartments"),
     ),
 )
+
+
+def _escaped(pattern: str) -> str:
+    """A regular expression inside a string of CEL."""
+    return pattern.replace("\\", "\\\\")
 
 
 def _at_most(data: DataClass) -> Rule:
@@ -112,6 +119,16 @@ _CACHE_EPOCH = (
         "(self.kind == 'Compartment') == (has(self.compartment) && self.compartment != '')",
         "a compartment is one of a Tenant; set compartment with `kind: Compartment` and only then",
         ("spec", "target"),
+    ),
+    Rule(
+        f"self.kind != 'mtls' || self.subject.matches('^{_escaped(SPIFFE_ID)}$')",
+        "a workload is named by its whole SPIFFE id, and another name would be nobody's; write it as its certificate has it",
+        ("spec", "target", "principal"),
+    ),
+    Rule(
+        f"self.kind != 'service-account' || self.subject.matches('^{_escaped(SERVICE_ACCOUNT)}$')",
+        "another name would be nobody's; write system:serviceaccount:<namespace>:<name>",
+        ("spec", "target", "principal"),
     ),
     Rule(_WHOLE.format("self"), _ISSUER, ("spec", "target", "principal")),
     Rule(

@@ -56,6 +56,7 @@ class Reason(StrEnum):
     ACCEPTED = "Accepted"
     IDENTITY_TAKEN = "IdentityTaken"
     UNKNOWN_PROVIDER = "UnknownProvider"
+    FOREIGN_SERVICE_ACCOUNT = "ForeignServiceAccount"
     SECRET_NOT_FOUND = "SecretNotFound"  # noqa: S105 - a reason
     SECRET_NOT_LABELLED = "SecretNotLabelled"  # noqa: S105 - a reason
     REFERENCE_NOT_FOUND = "ReferenceNotFound"
@@ -124,6 +125,7 @@ _BY_STATE: Final[Mapping[ConditionType, Mapping[State, tuple[Reason, ...]]]] = {
             Reason.INVALID_SPEC,
             Reason.IDENTITY_TAKEN,
             Reason.UNKNOWN_PROVIDER,
+            Reason.FOREIGN_SERVICE_ACCOUNT,
             Reason.SECRET_NOT_FOUND,
             Reason.SECRET_NOT_LABELLED,
             Reason.REFERENCE_NOT_FOUND,

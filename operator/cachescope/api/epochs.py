@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import ClassVar, Literal
 
@@ -10,22 +11,43 @@ from pydantic import AwareDatetime, Field, model_validator
 from cachescope.api.documents import Resource, Strict
 from cachescope.api.statuses import CacheEpochStatus
 from cachescope.core.epochs import MAX_EPOCH
+from cachescope.core.errors import SpecError
+from cachescope.core.scopes import JWT, MTLS, SERVICE_ACCOUNT
+from cachescope.core.service_accounts import read_subject
+from cachescope.core.spiffe import read_spiffe_id
 
 OF_CACHES = frozenset({"ServingPool", "CacheScope"})
 OF_PEOPLE = frozenset({"Tenant", "Principal", "Compartment"})
+_READERS: Mapping[str, Callable[[str], object]] = {MTLS: read_spiffe_id, SERVICE_ACCOUNT: read_subject}
 
 
 class PrincipalName(Strict):
     """Whom a credential speaks for."""
 
-    kind: Literal["api-key", "jwt"] = Field(description="How the credential is verified.")
-    issuer: str = Field("", max_length=512, description="The `iss` of its tokens; empty for API keys.")
-    subject: str = Field(min_length=1, max_length=512, description="The API key's principal, or the token's principal claim.")
+    kind: Literal["api-key", "jwt", "mtls", "service-account"] = Field(description="How the credential is verified.")
+    issuer: str = Field("", max_length=512, description="With `jwt` the `iss` of its tokens; otherwise empty.")
+    subject: str = Field(
+        min_length=1,
+        max_length=2048,
+        description="The API key's principal, the token's principal claim, the SPIFFE id, or "
+        "`system:serviceaccount:<namespace>:<name>`.",
+    )
+
+    @model_validator(mode="after")
+    def _subject(self) -> PrincipalName:
+        """A name that no credential can have would deny nobody, and say nothing of it."""
+        read = _READERS.get(self.kind)
+        try:
+            if read is not None:
+                read(self.subject)
+        except SpecError as error:
+            raise ValueError(str(error)) from error
+        return self
 
     @model_validator(mode="after")
     def _issuer(self) -> PrincipalName:
-        if (self.kind == "jwt") != bool(self.issuer):
-            raise ValueError("tokens have an issuer and API keys have none; set issuer with `kind: jwt` and only then")
+        if (self.kind == JWT) != bool(self.issuer):
+            raise ValueError("tokens have an issuer and other credentials have none; set issuer with `kind: jwt` and only then")
         return self
 
 
@@ -121,7 +143,8 @@ class CacheEpochSpec(Strict):
     credentials_issued_before: AwareDatetime | None = Field(
         None,
         description="Of a tenant, principal or compartment, with an incident: credentials issued before are refused (a token's "
-        "`iat`, an API key's `created`; one that says neither is refused too). Whole seconds; never taken back.",
+        "`iat`, an API key's `created`, a certificate's beginning; one that says none of them is refused too). Whole seconds; "
+        "never taken back.",
     )
     restored: Restored | None = Field(None, description="With `kind: Namespace` and an incident, and only then.")
 

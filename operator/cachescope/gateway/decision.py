@@ -22,7 +22,6 @@ from cachescope.core.identity import cache_keys
 from cachescope.core.permits import PERMIT_HEADER, write_permit
 from cachescope.core.record import IdentityRecord
 from cachescope.core.salts import NONCE_BYTES
-from cachescope.core.scopes import Credential
 from cachescope.core.types import Reuse
 from cachescope.engines.vllm import ROUTES
 from cachescope.gateway import binding, handles
@@ -81,7 +80,7 @@ class Grant:
     """Who may use which engine, under which configuration, with or without the gateway's own right."""
 
     in_force: InForce
-    credential: Credential
+    identity: Identity
     asker: binding.Asker
     placement: Placement
     engine: binding.Engine
@@ -221,7 +220,7 @@ class Decision:
         if chosen is None:
             return None
         engine = binding.Engine(chosen[0], chosen[1].statement)
-        return Grant(known.in_force, known.identity.credential, asker, placement, engine)
+        return Grant(known.in_force, known.identity, asker, placement, engine)
 
     def _concluded(self, admitted: Admitted, asked: Asked, grant: Grant) -> Forward | Answer:
         bound = binding.record(grant.asker, asked.content, grant.engine.statement)
@@ -241,7 +240,7 @@ class Decision:
         return handle_answer(handles.seal(key, Expectation(made.record, expires_at), self.entropy), expires_at)
 
     def _cache_keys(self, asked: Asked, grant: Grant, made: Made) -> Answer:
-        if grant.credential not in grant.asker.scope.rule.applications:
+        if not {one.credential for one in grant.identity.speakers} & grant.asker.scope.rule.applications:
             return answer("permission_denied")
         nonce = None if made.reuse is Reuse.SALTED else self.entropy(NONCE_BYTES)
         request = content_digest(asked.cleaned.route.dialect, asked.cleaned.fields)

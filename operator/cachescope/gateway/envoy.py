@@ -7,7 +7,9 @@ Rules:
 2. A processor that is dead, slow or wrong is a 503, never a pass.
 3. Every answer that Envoy makes up itself has OpenAI's shape with a code of `errors.ERRORS`, and says nothing of Envoy's inside.
 4. No limit on how long an answer takes, only on how long nothing moves.
-5. The path reaches the decision as the client sent it: Envoy neither normalizes it nor merges slashes, since the decision
+5. Who the client is by its certificate comes from the connection (`client_certificates`); the header that proxies use for it
+   (`x-forwarded-client-cert`) is removed like every other one of its kind, and nothing reads it.
+6. The path reaches the decision as the client sent it: Envoy neither normalizes it nor merges slashes, since the decision
    allows an exact list of paths and two readings of one path would be a way around it.
 
 What a client may send, which endpoint serves it and what it is told are the decision's.
@@ -20,6 +22,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
+from cachescope.gateway import client_certificates
 from cachescope.gateway.local_replies import local_replies
 
 DESTINATION_HEADER: Final = "x-gateway-destination-endpoint"
@@ -55,6 +58,8 @@ class EnvoySettings:
         listen_address: Address for clients.
         listen_port: Port for clients.
         secret_file: Path of the file that holds `secret(...)` as JSON, for TLS; plain HTTP without it.
+        authorities_file: Path of the file that holds `authorities(...)` as JSON: who vouches for certificates of clients. Without
+            it none is asked for.
         admin_port: Port of Envoy's admin interface on 127.0.0.1.
         admin_socket: Path of a Unix socket for the admin interface, instead of the port.
         message_seconds: How long the processor may take for one message. Envoy 1.40 does not hold to it in full-duplex mode,
@@ -72,6 +77,7 @@ class EnvoySettings:
     listen_address: str = "0.0.0.0"  # noqa: S104 the clients' front door
     listen_port: int = 8080
     secret_file: str | None = None
+    authorities_file: str | None = None
     admin_port: int = 9901
     admin_socket: str | None = None
     message_seconds: float = 5.0
@@ -128,7 +134,7 @@ def _admin_address(settings: EnvoySettings) -> dict[str, Any]:
 def _listener(settings: EnvoySettings) -> dict[str, Any]:
     chain: dict[str, Any] = {"filters": [_named("envoy.filters.network.http_connection_manager", _http(settings))]}
     if settings.secret_file is not None:
-        chain["transport_socket"] = _named("envoy.transport_sockets.tls", _tls(settings.secret_file))
+        chain["transport_socket"] = _named("envoy.transport_sockets.tls", _tls(settings.secret_file, settings.authorities_file))
     return {
         "name": "clients",
         "address": _tcp(settings.listen_address, settings.listen_port),
@@ -138,14 +144,16 @@ def _listener(settings: EnvoySettings) -> dict[str, Any]:
     }
 
 
-def _tls(secret_file: str) -> dict[str, Any]:
+def _tls(secret_file: str, authorities_file: str | None) -> dict[str, Any]:
     source = {"path_config_source": {"path": secret_file}, "resource_api_version": "V3"}
     common = {
         "alpn_protocols": ["h2", "http/1.1"],
         "tls_params": {"tls_minimum_protocol_version": "TLSv1_2"},
         "tls_certificate_sds_secret_configs": [{"name": _SECRET_NAME, "sds_config": source}],
     }
-    return {"@type": _TYPE + "transport_sockets.tls.v3.DownstreamTlsContext", "common_tls_context": common}
+    door, validation = client_certificates.handshake(authorities_file) if authorities_file else ({}, {})
+    kind = _TYPE + "transport_sockets.tls.v3.DownstreamTlsContext"
+    return {"@type": kind, **door, "common_tls_context": {**common, **validation}}
 
 
 def _http(settings: EnvoySettings) -> dict[str, Any]:
@@ -155,6 +163,7 @@ def _http(settings: EnvoySettings) -> dict[str, Any]:
         "codec_type": "AUTO",
         "early_header_mutation_extensions": [_named("envoy.http.early_header_mutation.header_mutation", _untrusted_headers())],
         "http_filters": [
+            *([client_certificates.statement_filter()] if settings.authorities_file else []),
             _named("envoy.filters.http.ext_proc", _external_processor(settings)),
             _named("envoy.filters.http.header_mutation", _decided_headers()),
             _named("envoy.filters.http.router", _router()),
@@ -195,6 +204,7 @@ def _external_processor(settings: EnvoySettings) -> dict[str, Any]:
         "status_on_error": {"code": "ServiceUnavailable"},
         "message_timeout": _seconds(settings.message_seconds),
         "allow_mode_override": False,
+        "request_attributes": list(client_certificates.ATTRIBUTES) if settings.authorities_file else [],
         "processing_mode": {
             "request_header_mode": "SEND",
             "request_body_mode": "FULL_DUPLEX_STREAMED",

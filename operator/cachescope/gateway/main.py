@@ -208,7 +208,7 @@ async def run(options: Options) -> None:
     stop = _stop_signal()
     challenger = HttpChallenger()
     async with Rest() as rest, key_session() as session:
-        key_sets, registry = ProviderKeySets(session), CollectorRegistry()
+        key_sets, registry = ProviderKeySets(session, rest), CollectorRegistry()
         gateway = Gateway(options, rest, key_sets=key_sets, challenger=challenger)
         health = Health(gateway.standing, gateway.fleet, key_sets.problems)
         registry.register(health)

@@ -103,9 +103,8 @@ class _Exchange:
         first = await self._read()
         if first is None:
             return
-        headers = first.request_headers
         with contextlib.suppress(_ClientLeftError):
-            await self._reply(messages.head(headers), has_body=not headers.end_of_stream)
+            await self._reply(messages.head(first), has_body=not first.request_headers.end_of_stream)
 
     async def _reply(self, head: RequestHead, *, has_body: bool) -> None:
         verdict = await self._verdict(head, has_body=has_body)

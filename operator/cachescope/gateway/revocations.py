@@ -5,6 +5,7 @@ Rules:
 - a denial counts wherever it stands: in the namespace of the tenant, and in those of all pools that the tenant may use;
 - of a compartment it counts for the requests that belong to it alone;
 - where credentials issued before a moment are refused, one that does not say when it was issued is refused too;
+- a workload that sends a request by its certificate is judged as the one who asks is: a revoked one sends for nobody;
 - that somebody was revoked is said before anything else, so that nobody waits for what never comes;
 - a namespace whose restore nobody confirmed, or whose authorization head is unclear, serves nobody and lets none of its tenants in.
 """
@@ -68,7 +69,7 @@ class Revocations:
 
     def refusal(self, identity: Identity, pool_namespace: str | None = None) -> ErrorName | None:
         """Why an identity is refused; for a request to a pool also by what stands in the pool's namespace."""
-        if self.revoked(identity):
+        if any(self.revoked(one) for one in identity.speakers):
             return "revoked"
         tenant = self._policy.tenants.get(identity.tenant_uid)
         names = {tenant.namespace if tenant else None, pool_namespace}
