@@ -23,7 +23,10 @@ USER = f"system:serviceaccount:{kubectl.NAMESPACE}:{OPERATOR}"
 # Renewed every few seconds by whoever leads; it says nothing of any pool.
 ELECTION = "leases"
 NAMES = [f"quiet-{number:02}" for number in range(POOLS)]
-OURS = "servingpools,tenants,cachescopes,cacheepochs,deployments,services,networkpolicies,poddisruptionbudgets,roles,rolebindings"
+OURS = (
+    "servingpools,tenants,cachescopes,publicsources,cacheepochs,deployments,services,networkpolicies,poddisruptionbudgets,roles,"
+    "rolebindings"
+)
 
 pytestmark = pytest.mark.skipif(not outage.possible(), reason="the API server's audit log is no file of this machine")
 

@@ -26,6 +26,11 @@ SPECS: Final[Mapping[str, dict[str, Any]]] = {
     },
     "Tenant": {"identities": {"jwt": [{"provider": "north", "audience": "llm"}]}},
     "CacheScope": {"pools": ["tiny"], "tenants": ["red"]},
+    "PublicSource": {
+        "digest": f"sha256:{'1' * 64}",
+        "title": "Terms",
+        "approval": {"by": "legal", "at": "2030-01-01T00:00:00Z", "expires": "2031-01-01T00:00:00Z"},
+    },
     "CacheEpoch": {"target": {"name": "tiny"}, "floor": 3},
     "EpochLedger": {
         "role": "Shard",

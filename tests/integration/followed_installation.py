@@ -195,7 +195,12 @@ class Installation:
     async def digests(self) -> dict[str, Digest]:
         """What the operator computes of all that this gateway compiles."""
         namespace = None if self.gateway.followed.stores.namespaces else self.namespace
-        plurals = {"Tenant": "tenants", "CacheScope": "cachescopes", "ServingPool": "servingpools"}
+        plurals = {
+            "Tenant": "tenants",
+            "CacheScope": "cachescopes",
+            "PublicSource": "publicsources",
+            "ServingPool": "servingpools",
+        }
         lists = {kind: self.rest.get(collection(API_VERSION, plural, namespace)) for kind, plural in plurals.items()}
         lists["Secret"] = self.rest.get(collection("v1", "secrets", namespace), labelSelector=f"{API_KEYS_LABEL}=true")
         return {kind: policy_digest(kind, (await found)["items"]) for kind, found in lists.items()}

@@ -125,7 +125,7 @@ def test_an_installer_without_cluster_rights_cannot_install_cluster_mode(namespa
 
 def test_cluster_mode_leaves_nothing_when_it_is_uninstalled(namespace: str) -> None:
     install(namespace, "--set", "scope=Cluster")
-    assert len(cluster_roles(namespace)) == 8
+    assert len(cluster_roles(namespace)) == 9
     until(lambda: any("servingpools" in rule["resources"] for rule in writes("edit")), "aggregation to edit")
     assert not [rule for rule in writes("edit") if {"epochledgers", "fenceleases"} & set(rule["resources"])]
     install(namespace, "--set", "scope=Cluster,aggregatedRoles.create=false")
@@ -206,6 +206,7 @@ PEOPLE = [
     ("view", ("get", "servingpools"), ("create", "servingpools")),
     ("edit", ("create", "servingpools"), ("update", "epochledgers")),
     ("tenant-admin", ("create", "tenants"), ("create", "servingpools")),
+    ("source-approver", ("create", "publicsources"), ("create", "cachescopes")),
     ("incident-responder", ("create", "cacheepochs"), ("delete", "cacheepochs")),
 ]
 

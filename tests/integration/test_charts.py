@@ -34,7 +34,8 @@ FULL = {
     "settings": {
         "identityProviders": [{"name": "north", "issuer": "https://north.example", "jwks": {"secretName": "north.jwks"}}],
         "maxRequestBytes": 16777216,
-        "tls": {"secretName": "door"},
+        "tls": {"secretName": "door", "clientCa": {"secretName": "clients.ca", "trustDomains": [{"name": "corp"}]}},
+        "serviceAccounts": {"audience": "cachescope"},
     },
     "priorityClassName": "high",
     "apiServers": ["10.0.0.1/32", "fd00::1/128"],
@@ -43,7 +44,7 @@ FULL = {
     "operator": {"replicas": 2, "podLabels": {"team": "a", COMPONENT_LABEL: "taken"}},
     "gateway": {"replicas": None, "tolerations": [{"key": "gpu", "operator": "Exists"}], "nodeSelector": {"a": "b"}},
 }
-USER_ROLES = {"view", "edit", "tenant-admin", "incident-responder"}
+USER_ROLES = {"view", "edit", "tenant-admin", "source-approver", "incident-responder"}
 
 
 def helm(*options: str, values: dict[str, Any] | None = None) -> subprocess.CompletedProcess[str]:
@@ -152,7 +153,7 @@ def test_operator_and_gateway_know_their_mode_and_namespace(cluster: list[dict[s
 
 def test_envoy_holds_neither_keys_nor_a_token(cluster: list[dict[str, Any]]) -> None:
     mounts = {item["name"] for item in container(cluster, GATEWAY, "envoy")["volumeMounts"]}
-    assert mounts == {"run", "tmp-envoy", "settings", "tls"}
+    assert mounts == {"run", "tmp-envoy", "settings", "tls", "client-ca"}
     assert pod(cluster, GATEWAY)["spec"]["automountServiceAccountToken"] is False
     assert {"root-keys", "token"} <= {item["name"] for item in container(cluster, GATEWAY, "processor")["volumeMounts"]}
 
@@ -161,7 +162,10 @@ def test_the_processor_finds_its_keys_and_envoy_its_certificate(cluster: list[di
     volumes = {item["name"]: item.get("secret") for item in pod(cluster, GATEWAY)["spec"]["volumes"]}
     assert volumes["root-keys"] == {"secretName": ROOT_KEYS_SECRET}
     assert volumes["tls"] == {"secretName": "door"}
+    assert volumes["client-ca"] == {"secretName": "clients.ca", "items": [{"key": "ca.crt", "path": "ca.crt"}]}
     assert volumes["key-set-0"]["secretName"] == "north.jwks"
+    doors = {item["name"]: item["mountPath"] for item in container(cluster, GATEWAY, "envoy")["volumeMounts"]}
+    assert (doors["tls"], doors["client-ca"]) == ("/etc/cachescope/tls", "/etc/cachescope/client-ca")
     paths = {item["name"]: item["mountPath"] for item in container(cluster, GATEWAY, "processor")["volumeMounts"]}
     assert paths["key-set-0"] == "/etc/cachescope/secrets/north.jwks"
     assert container(cluster, GATEWAY, "envoy")["readinessProbe"]["httpGet"]["scheme"] == "HTTPS"
@@ -172,6 +176,8 @@ def test_settings_arrive_as_they_were_written(cluster: list[dict[str, Any]]) -> 
     settings = read_settings(one(cluster, "ConfigMap", "cachescope-settings")["data"]["settings.yaml"], "the chart")
     assert settings.max_request_bytes == 16777216
     assert settings.identity_providers[0].jwks.secret_name == "north.jwks"
+    assert [domain.name for domain in settings.trust_domains] == ["corp"]
+    assert settings.service_accounts is not None
 
 
 @pytest.mark.parametrize(
@@ -277,7 +283,7 @@ def test_the_operator_may_write_no_more_than_it_writes(objects: list[dict[str, A
     writes = {item[:3] for item in grants(objects, OPERATOR) if item[2] not in {"get", "list", "watch"}}
     assert {(resource, verb) for _, resource, verb in writes} == {
         *((resource, verb) for resource in children for verb in ("create", "patch", "delete")),
-        *((f"{plural}/status", "update") for plural in ("servingpools", "tenants", "cachescopes", "cacheepochs")),
+        *((f"{plural}/status", "update") for plural in ("servingpools", "tenants", "cachescopes", "publicsources", "cacheepochs")),
         *(("fenceleases", verb) for verb in ("create", "update", "delete")),
         *((resource, verb) for resource in ("epochledgers", "leases") for verb in ("create", "update")),
         *(("events", verb) for verb in ("create", "patch")),
@@ -353,6 +359,7 @@ def test_nobody_may_write_ledgers_or_leases_by_a_role_for_people(
     written = {(role, resource) for role in roles for _, resource, verb, _ in grants(objects, role) if verb in {"create", "patch"}}
     assert not {resource for _, resource in written} & {"epochledgers", "fenceleases", "servingpools/status", "*"}
     assert not kind or {("incident-responder", "cacheepochs"), ("tenant-admin", "tenants"), ("edit", "servingpools")} <= written
+    assert {role for role, resource in written if resource == "publicsources"} == ({"source-approver"} if kind else set())
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ async def test_a_block_that_is_there_gets_its_defaults(server: Server) -> None:
     assert spec["allowedTenants"] == {"namespaces": {"from": "Same"}}
 
 
-@pytest.mark.parametrize("kind", ["ServingPool", "Tenant", "CacheScope", "CacheEpoch"])
+@pytest.mark.parametrize("kind", ["ServingPool", "Tenant", "CacheScope", "PublicSource", "CacheEpoch"])
 def test_applying_the_same_again_changes_nothing(crd_namespace: str, kind: str) -> None:
     text = json.dumps(document(kind))
     assert "created" in kubectl.run("apply", "-f", "-", stdin=text, namespace=crd_namespace)
@@ -103,6 +103,7 @@ async def test_columns_say_what_people_ask_first(server: Server) -> None:
     [
         ("Tenant", "ctenant", {"SUSPENDED": "false"}),
         ("CacheScope", "cscope", {"CLASS": "Tenant"}),
+        ("PublicSource", "psource", {"TITLE": "Terms"}),
         ("CacheEpoch", "cepoch", {"KIND": "ServingPool", "TARGET": "tiny"}),
         ("EpochLedger", "eledger", {"ROLE": "Shard", "SEQUENCE": "1", "BASE": "4"}),
         ("FenceLease", "flease", {"HOLDER": "Guard", "POOL": "tiny", "POD": "tiny-0", "VERSION": "0.1.0"}),

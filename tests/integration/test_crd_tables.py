@@ -20,9 +20,12 @@ LONG_PATH = "spec.model.source.persistentVolumeClaim"
 INCIDENT: Changes = {"spec.floor": MISSING, "spec.incident": {"id": "leak-1"}}
 DRAIN = {"mode": "Drain", "drainSeconds": 30}
 API_KEY = {"kind": "api-key", "subject": "ci"}
+WORKLOAD = {"kind": "mtls", "subject": "spiffe://corp/ns/a/sa/b"}
+ACCOUNT = {"kind": "service-account", "subject": "system:serviceaccount:jobs:app"}
 TOKEN = {"kind": "jwt", "issuer": "https://issuer.example", "subject": "ci"}
 OF_TENANT: Changes = {"spec.target": {"kind": "Tenant", "name": "red"}}
 OF_PRINCIPAL: Changes = {"spec.target": {"kind": "Principal", "name": "red", "principal": TOKEN}}
+OF_COMPARTMENT: Changes = {"spec.target": {"kind": "Compartment", "name": "red", "compartment": "m-1"}}
 OF_NAMESPACE: Changes = {"spec.target": {"kind": "Namespace"}, "spec.restored": {}}
 
 TAKEN: list[tuple[str, Changes]] = [
@@ -42,8 +45,18 @@ TAKEN: list[tuple[str, Changes]] = [
     ("Tenant", {"spec": {}}),
     ("Tenant", {"spec.identities": {"apiKeys": [{"secretName": "keys"}]}}),
     ("Tenant", {"spec.identities": {"jwt": [{**TOKENS, "claims": {"n" * 128: "v" * 512}}, TOKENS]}}),
+    ("Tenant", {"spec.identities": {"mtls": [{"spiffeId": "spiffe://corp/ns/a/sa/..b"}]}}),
+    ("Tenant", {"spec.identities": {"serviceAccounts": [{"name": "app"}, {"name": "app.x", "namespace": "jobs"}]}}),
     ("ServingPool", {"spec.engine.args": ["a" * 4096], "spec.engine.env": {"A": "a" * 8192}}),
-    ("CacheScope", {"spec.class": "Request"}),
+    *(("CacheScope", {"spec.class": name}) for name in ("Public", "Tenant", "Compartment", "Principal", "Request")),
+    (
+        "CacheScope",
+        {"spec.classification": {"personal": "Principal", "secret": "Request", "public": "Tenant", "internal": "Tenant"}},
+    ),
+    ("CacheScope", {"spec.applications": [{**API_KEY, "tenant": "red"}, {**TOKEN, "tenant": "red"}]}),
+    ("PublicSource", {"spec.approval": MISSING}),
+    ("Tenant", {"spec.compartments": {"claim": "matters", "members": [{"name": "m-1", "principals": [API_KEY, TOKEN]}]}}),
+    ("CacheEpoch", {**INCIDENT, **OF_COMPARTMENT, "spec.deny": True}),
     ("CacheEpoch", INCIDENT),
     ("CacheEpoch", {"spec.incident": {"id": "leak-1", "reason": "keys were published"}}),
     ("CacheEpoch", {"spec.incident": {"id": "leak-1", "stopPublicSharing": True, "bypassReuse": True, "inFlight": DRAIN}}),
@@ -52,7 +65,10 @@ TAKEN: list[tuple[str, Changes]] = [
     ("CacheEpoch", {**INCIDENT, "spec.target.kind": "CacheScope"}),
     ("CacheEpoch", {**INCIDENT, **OF_TENANT, "spec.deny": True, "spec.credentialsIssuedBefore": "2030-01-01T00:00:00Z"}),
     ("CacheEpoch", {**INCIDENT, **OF_PRINCIPAL, "spec.readmit": True}),
-    ("CacheEpoch", {**INCIDENT, "spec.target": {"kind": "Principal", "name": "red", "principal": API_KEY}}),
+    *(
+        ("CacheEpoch", {**INCIDENT, "spec.target": {"kind": "Principal", "name": "red", "principal": principal}})
+        for principal in (API_KEY, WORKLOAD, ACCOUNT)
+    ),
     ("CacheEpoch", {**INCIDENT, **OF_NAMESPACE}),
     ("CacheEpoch", {**INCIDENT, **OF_NAMESPACE, "spec.restored": {"confirmed": True}}),
     ("EpochLedger", HEAD),
@@ -88,11 +104,33 @@ REFUSED: list[tuple[str, Changes, str]] = [
     ("Tenant", {"spec.identities": {"apiKeys": [{"secretName": "No"}]}}, "secretName"),
     ("Tenant", {"spec.identities": {"jwt": [{**TOKENS, "claims": {"n" * 129: "v"}}]}}, "at most 128 characters"),
     ("Tenant", {"spec.identities": {"jwt": [{**TOKENS, "claims": {"n": "v" * 513}}]}}, "spec.identities.jwt[0].claims.n"),
+    *(
+        ("Tenant", {"spec.identities": {"mtls": [{"spiffeId": text}]}}, "spec.identities.mtls[0].spiffeId")
+        for text in ("spiffe://corp", "spiffe://corp/../a", "spiffe://corp/a\n", "spiffe://Corp/a", "spiffe://corp/" + "a" * 2048)
+    ),
+    ("Tenant", {"spec.identities": {"serviceAccounts": [{"name": "app", "namespace": "a.b"}]}}, "serviceAccounts[0].namespace"),
     ("ServingPool", {"spec.engine.args": ["a" * 4097]}, "spec.engine.args[0]"),
     ("ServingPool", {"spec.engine.env": {"A": "a" * 8193}}, "spec.engine.env.A"),
     ("CacheScope", {"spec.pools": []}, "spec.pools"),
     ("CacheScope", {"spec.tenants": MISSING}, "spec.tenants: Required value"),
-    ("CacheScope", {"spec.class": "Public"}, 'supported values: "Tenant", "Principal", "Request"'),
+    ("CacheScope", {"spec.class": "Everyone"}, 'supported values: "Public", "Tenant", "Compartment", "Principal", "Request"'),
+    (
+        "CacheScope",
+        {"spec.classification": {"personal": "Tenant"}},
+        "Tenant is wider than Principal, the widest class of personal data",
+    ),
+    (
+        "CacheScope",
+        {"spec.classification": {"secret": "Principal"}},
+        "Principal is wider than Request, the widest class of secret data",
+    ),
+    ("CacheScope", {"spec.applications": [{"kind": "jwt", "subject": "ci", "tenant": "red"}]}, "set issuer with `kind: jwt`"),
+    ("CacheScope", {"spec.toolsets": ["sha256:0"]}, "spec.toolsets[0]"),
+    ("PublicSource", {"spec.digest": "1" * 64}, "spec.digest"),
+    ("PublicSource", {"spec.approval.expires": "2030-01-01T00:00:00Z"}, "set expires to a time after at"),
+    ("Tenant", {"spec.compartments": {"members": [{"name": "m", "principals": [{"kind": "jwt", "subject": "a"}]}]}}, "set issuer"),
+    ("CacheEpoch", {**INCIDENT, **OF_COMPARTMENT, "spec.target.compartment": MISSING}, "set compartment with `kind: Compartment`"),
+    ("CacheEpoch", {**INCIDENT, **OF_TENANT, "spec.target.compartment": "m-1"}, "set compartment with `kind: Compartment`"),
     ("CacheEpoch", {"spec.floor": MISSING}, "set floor, or incident, or both"),
     ("CacheEpoch", {"spec.floor": 0}, "spec.floor"),
     ("CacheEpoch", {"spec.floor": 2**53}, "spec.floor"),
@@ -103,15 +141,30 @@ REFUSED: list[tuple[str, Changes, str]] = [
     ("CacheEpoch", {**INCIDENT, "spec.target.kind": "Principal"}, "set principal with `kind: Principal`"),
     ("CacheEpoch", {**INCIDENT, **OF_PRINCIPAL, "spec.target.principal.issuer": MISSING}, "set issuer with `kind: jwt`"),
     ("CacheEpoch", {**INCIDENT, **OF_PRINCIPAL, "spec.target.principal.kind": "api-key"}, "set issuer with `kind: jwt`"),
+    (
+        "CacheEpoch",
+        {**INCIDENT, **OF_PRINCIPAL, "spec.target.principal": {**WORKLOAD, "issuer": "corp"}},
+        "set issuer with `kind: jwt`",
+    ),
+    ("CacheEpoch", {**INCIDENT, **OF_PRINCIPAL, "spec.target.principal": {**WORKLOAD, "subject": "corp/a"}}, "its whole SPIFFE id"),
+    (
+        "CacheEpoch",
+        {**INCIDENT, **OF_PRINCIPAL, "spec.target.principal": {**ACCOUNT, "subject": "jobs:app"}},
+        "write system:service",
+    ),
     ("CacheEpoch", {**INCIDENT, "spec.restored": {}}, "set restored with a target of `kind: Namespace`"),
     ("CacheEpoch", {**INCIDENT, "spec.target": {"kind": "Namespace"}}, "set restored with a target of `kind: Namespace`"),
     ("CacheEpoch", {**INCIDENT, **OF_NAMESPACE, "spec.floor": 3}, "set incident, and remove floor"),
     ("CacheEpoch", {**OF_NAMESPACE}, "set incident, and remove floor"),
-    ("CacheEpoch", {**INCIDENT, "spec.deny": True}, "belong to an incident of a Tenant or Principal"),
-    ("CacheEpoch", {**OF_TENANT, "spec.deny": True}, "belong to an incident of a Tenant or Principal"),
-    ("CacheEpoch", {**OF_TENANT, "spec.readmit": True}, "belong to an incident of a Tenant or Principal"),
-    ("CacheEpoch", {**INCIDENT, "spec.readmit": True}, "belong to an incident of a Tenant or Principal"),
-    ("CacheEpoch", {"spec.credentialsIssuedBefore": "2030-01-01T00:00:00Z"}, "belong to an incident of a Tenant or Principal"),
+    ("CacheEpoch", {**INCIDENT, "spec.deny": True}, "belong to an incident of a Tenant, Principal or Compartment"),
+    ("CacheEpoch", {**OF_TENANT, "spec.deny": True}, "belong to an incident of a Tenant, Principal or Compartment"),
+    ("CacheEpoch", {**OF_TENANT, "spec.readmit": True}, "belong to an incident of a Tenant, Principal or Compartment"),
+    ("CacheEpoch", {**INCIDENT, "spec.readmit": True}, "belong to an incident of a Tenant, Principal or Compartment"),
+    (
+        "CacheEpoch",
+        {"spec.credentialsIssuedBefore": "2030-01-01T00:00:00Z"},
+        "belong to an incident of a Tenant, Principal or Compartment",
+    ),
     ("CacheEpoch", {**INCIDENT, **OF_TENANT, "spec.credentialsIssuedBefore": "yesterday"}, "spec.credentialsIssuedBefore"),
     ("CacheEpoch", {**INCIDENT, **OF_TENANT, "spec.deny": True, "spec.readmit": True}, "contradict each other"),
     ("CacheEpoch", {**INCIDENT, **OF_TENANT, "spec.incident.bypassReuse": True}, "belong to a pool"),

@@ -49,6 +49,8 @@ TAKEN: list[tuple[str, Changes]] = [
     ("ServingPool", {"spec.model.name": "other", "spec.engine.version": "0.12.0"}),
     ("Tenant", {"spec.suspended": True}),
     ("CacheScope", {"spec.class": "Request"}),
+    ("PublicSource", {"spec.withdrawn": True}),
+    ("PublicSource", {"spec.approval": MISSING}),
     ("CacheEpoch", {"spec.floor": 1}),
     ("CacheEpoch", {"spec.floor": MISSING, "spec.incident": {"id": "leak-2", "stopPublicSharing": False, "bypassReuse": False}}),
     ("EpochLedger", {"metadata.labels": {"a": "b"}}),
@@ -71,6 +73,7 @@ REFUSED: list[tuple[str, Changes, str]] = [
     ("CacheEpoch", {"spec.target.name": "other"}, "make another CacheEpoch"),
     ("CacheEpoch", {"spec.target": MISSING}, "spec.target: Required value"),
     ("CacheEpoch", {"spec.floor": MISSING}, "set floor, or incident, or both"),
+    ("PublicSource", {"spec.digest": f"sha256:{'2' * 64}"}, "the approval is of that text; make another PublicSource"),
     # Lowering
     ("EpochLedger", {"spec.base": 5}, "the ledger is at sequence 1 and 1 was written"),
     ("EpochLedger", {**NEXT, "spec.sequence": 3}, "the ledger is at sequence 1 and 3 was written"),

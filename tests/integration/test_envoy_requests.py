@@ -106,6 +106,24 @@ async def test_untrusted_headers_are_gone_before_the_decision(gateway: Gateway) 
     assert "evil" not in {value for _, value in gateway.gate.heads[0].headers}
 
 
+async def test_what_a_client_says_to_the_decision_arrives_as_it_came_and_ends_there(gateway: Gateway) -> None:
+    own = (
+        *(("x-cachescope-context", text) for text in ('{"dataClass":"public"}', '{"dataClass":"secret"}')),
+        ("X-CacheScope-Compartment", "m-1"),
+        ("x-cachescope-handle", "pc-1"),
+        *((f"x-cachescope-{name}", "evil") for name in ("", "c", "challenge", "statement", "permit", "salt")),
+    )
+    assert (await send(gateway.port, request(b"{}", headers=own))).status == 200
+    said = [(name, value) for name, value in gateway.gate.heads[0].headers if name.startswith("x-cachescope-")]
+    assert sorted(said) == [
+        ("x-cachescope-compartment", "m-1"),
+        ("x-cachescope-context", '{"dataClass":"public"}'),
+        ("x-cachescope-context", '{"dataClass":"secret"}'),
+        ("x-cachescope-handle", "pc-1"),
+    ]
+    assert {name for name, _ in gateway.engine.requests[0].headers if name.startswith("x-cachescope-")} == {"x-cachescope-permit"}
+
+
 async def test_client_destination_never_steers(gateway: Gateway) -> None:
     stranger = gateway.engine.endpoint
     gateway.gate.endpoint = "127.0.0.1:1"  # nothing listens there

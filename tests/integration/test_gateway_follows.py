@@ -51,7 +51,7 @@ async def installation(rest: Rest, namespace: str, tmp_path: Path) -> Installati
 @pytest.fixture(params=["Namespaced", "Cluster"])
 async def live(request: pytest.FixtureRequest, installation: Installation) -> AsyncIterator[Installation]:
     async with key_session() as session, AsyncExitStack() as stack:
-        gateway = installation.start(request.param, ProviderKeySets(session))
+        gateway = installation.start(request.param, ProviderKeySets(session, installation.rest))
         for task in gateway.tasks():
             await stack.enter_async_context(running(task))
         await until(lambda: gateway.standing.in_force() is not None)
@@ -184,7 +184,7 @@ async def test_an_api_server_that_answers_no_more_ends_reuse_then_all_and_its_re
 
 async def test_a_gateway_that_ends_releases_its_lease(installation: Installation) -> None:
     async with key_session() as session:
-        gateway = installation.start("Namespaced", ProviderKeySets(session))
+        gateway = installation.start("Namespaced", ProviderKeySets(session, installation.rest))
         async with AsyncExitStack() as stack:
             for task in gateway.tasks():
                 await stack.enter_async_context(running(task))

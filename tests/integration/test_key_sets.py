@@ -15,6 +15,7 @@ from cachescope.gateway.exchange import RequestHead
 from cachescope.gateway.identity.credentials import Unauthenticated
 from cachescope.gateway.identity.jwks_sources import key_session
 from cachescope.gateway.key_sets import ProviderKeySets
+from cachescope.kube.rest import Rest
 from e2e.stack.credentials import Credentials, load
 from tests.unit.whole_path import NAMESPACE, cluster_of, write_mounted
 
@@ -52,7 +53,7 @@ async def test_keys_from_a_url_verify_tokens(tmp_path: Path, credentials: Creden
     write_mounted(tmp_path, credentials)
     configure(tmp_path, f"url: '{url}', allowInsecure: true")
     async with key_session() as session:
-        key_sets = ProviderKeySets(session)
+        key_sets = ProviderKeySets(session, Rest())
         configuration = Configuration(tmp_path / "mounted", cluster_of(credentials).stores, key_sets, now=time.time)
         await configuration.refresh()
         snapshot = configuration.current()

@@ -38,7 +38,8 @@ EDITS = [
     ("deployment", "tiny", [{"op": "remove", "path": "/metadata/labels/app.kubernetes.io~1managed-by"}]),
 ]
 KINDS = (
-    "servingpools,tenants,cachescopes,cacheepochs,epochledgers,serviceaccounts,roles,rolebindings,secrets,networkpolicies,services"
+    "servingpools,tenants,cachescopes,publicsources,cacheepochs,epochledgers,serviceaccounts,roles,rolebindings,secrets,"
+    "networkpolicies,services"
 )
 WATCHED = f"{KINDS},poddisruptionbudgets,controllerrevisions,deployments"
 SALES = {"provider": "corp", "audience": "llm", "claims": {"team": "sales"}}

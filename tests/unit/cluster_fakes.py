@@ -16,6 +16,7 @@ from cachescope.core.errors import SpecError
 from cachescope.core.labels import API_KEYS_LABEL, HEAD, LEDGER_LABEL, SHARD
 from cachescope.core.ledger_documents import write_ledger
 from cachescope.core.ledgers import Ledger, is_shard
+from cachescope.core.policy_digest import POLICY_KINDS
 from cachescope.gateway import readings
 from cachescope.gateway.ledger_heads import LedgerHeads, LedgerRead
 from cachescope.gateway.policy_history import PolicyHistory
@@ -78,6 +79,7 @@ class FakeCluster:
         self.pools = FakeStore(readings.of_policy("ServingPool", readings.read_pool))
         self.tenants = FakeStore(readings.of_policy("Tenant", readings.read_tenant))
         self.scopes = FakeStore(readings.of_policy("CacheScope", readings.read_scope))
+        self.sources = FakeStore(readings.of_policy("PublicSource", readings.read_public_source))
         self.ledgers = FakeStore(readings.read_ledger)
         self.secrets = FakeStore(readings.of_policy("Secret", readings.read_secret))
         self.namespaces = FakeStore(readings.of_policy("Namespace", readings.read_namespace))
@@ -86,14 +88,17 @@ class FakeCluster:
 
     @property
     def stores(self) -> Stores:
-        histories = {kind: self.store(kind).history for kind in ("ServingPool", "Tenant", "CacheScope", "Secret", "Namespace")}
-        return Stores(self.pools, self.tenants, self.scopes, self.ledgers, self.secrets, self.namespaces, "models", histories)
+        histories = {kind: self.store(kind).history for kind in POLICY_KINDS}
+        return Stores(
+            self.pools, self.tenants, self.scopes, self.sources, self.ledgers, self.secrets, self.namespaces, "models", histories
+        )
 
     def store(self, kind: str) -> FakeStore[Any]:
         stores: Mapping[str, FakeStore[Any]] = {
             "ServingPool": self.pools,
             "Tenant": self.tenants,
             "CacheScope": self.scopes,
+            "PublicSource": self.sources,
             "EpochLedger": self.ledgers,
             "FenceLease": self.leases,
             "Secret": self.secrets,

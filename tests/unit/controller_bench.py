@@ -19,6 +19,7 @@ from cachescope.controller.outcomes import Outcomes
 from cachescope.controller.policy_inputs import PolicyInputs
 from cachescope.controller.pool_ledgers import PoolLedgers
 from cachescope.controller.pools import Pools
+from cachescope.controller.public_sources import PublicSources
 from cachescope.controller.root_keys import RootKeys
 from cachescope.controller.scopes import Scopes
 from cachescope.controller.store import Key, Store, key_of
@@ -145,7 +146,8 @@ class Bench:
             settings=settings,
             again=lambda key, _: self.due.append(key),
         )
-        self.pools, self.scopes = Pools(self.site), Scopes(self.site)
+        self.pools, self.scopes = Pools(self.site), Scopes(self.site, lambda: self.now)
+        self.sources = PublicSources(self.site, lambda: self.now)
         self.tenants = Tenants(self.site, ["ns"], now=lambda: self.now, clock=lambda: self.now)
 
     def _hear(self) -> None:

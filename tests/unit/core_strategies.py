@@ -46,6 +46,7 @@ RECORD = IdentityRecord(
     policy_revision=7,
     lineages=("lineage", "authorization-lineage"),
     epochs=EpochVector.of({TargetName("a" * 64): Epoch(1), TargetName("b" * 64): Epoch(2)}),
+    sources=(("memory", 3),),
 )
 
 

@@ -126,6 +126,7 @@ SOUND = Observed(
         "servingpools": [with_conditions("tiny", condition("Ready", "True", Reason.ROUTABLE))],
         "tenants": [with_conditions("red", condition("Accepted", "True", Reason.ACCEPTED))],
         "cachescopes": [],
+        "publicsources": [],
         "cacheepochs": [],
         "epochledgers": STANDS,
         "fenceleases": [acknowledging(pool=(1, 7), authorization=(1, 6)), fence_lease("p1.boot1", 9000)],

@@ -113,7 +113,7 @@ class World:
             fresh_ms=lambda: 600_000,
             lease_ms=lambda: 60_000,
         )
-        self.path.gate = Decision(self.standing.in_force, self.path.fleet, Audit(CollectorRegistry()))
+        self.path.gate = Decision(self.standing.in_force, self.path.fleet, Audit(CollectorRegistry()), lambda: self.path.seconds)
 
     @property
     def lease(self) -> FenceLease:

@@ -13,7 +13,7 @@ import yaml
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "reference.md"
 MARK = "<!-- generated from crds/ by `python -m tests.unit.make_reference`; do not edit below -->\n"
-KINDS = ("servingpools", "tenants", "cachescopes", "cacheepochs", "epochledgers", "fenceleases")
+KINDS = ("servingpools", "tenants", "cachescopes", "publicsources", "cacheepochs", "epochledgers", "fenceleases")
 Schema = Mapping[str, Any]
 
 

@@ -12,6 +12,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from cachescope.core import identity
 from cachescope.core.digests import sha256
 from cachescope.core.epochs import EpochVector, target_name
 from cachescope.core.frames import frame
@@ -91,7 +92,8 @@ def frames() -> Vectors:
 
 def keys() -> Vectors:
     """Keys derived from the root."""
-    for purpose, context in (("permit", ["pool-uid"]), ("permit", ["other-uid"]), ("salt", []), ("namespace", []), ("target", [])):
+    alone = ("salt", "namespace", "target", "cache-key", "handle")
+    for purpose, context in (("permit", ["pool-uid"]), ("permit", ["other-uid"]), *((purpose, list[str]()) for purpose in alone)):
         derived = derive(ROOT, purpose, *context).secret.hex()
         yield {"root": ROOT.secret.hex(), "id": ROOT.id, "purpose": purpose, "context": context, "key": derived}
 
@@ -127,6 +129,19 @@ def salts() -> Vectors:
         }
 
 
+def cache_keys() -> Vectors:
+    """Keys of caches, with the key of purpose `cache-key`."""
+    for record in _records():
+        nonce = bytes(range(16)) if record.scope is ScopeClass.REQUEST else None
+        found = identity.cache_keys(derive(ROOT, "cache-key"), record, request=sha256(b"request"), nonce=nonce)
+        yield {
+            "record": _plain(record),
+            "request": sha256(b"request"),
+            "nonce": nonce.hex() if nonce else None,
+            "keys": _plain(found),
+        }
+
+
 def permits() -> Vectors:
     """Permits, with the key of purpose `permit` and the pool's UID as context."""
     for permit in (PERMIT, replace(PERMIT, path="/v1/a%20b?c=d", reuse=Reuse.FRESH, tick=0)):
@@ -138,7 +153,7 @@ def statements() -> Vectors:
     yield {"statement": _plain(STATEMENT), "header": write_statement(derive(ROOT, "permit", "pool-uid"), STATEMENT)}
 
 
-MAKERS: tuple[Callable[[], Vectors], ...] = (frames, keys, namespaces, targets, records, salts, permits, statements)
+MAKERS: tuple[Callable[[], Vectors], ...] = (frames, keys, namespaces, targets, records, salts, cache_keys, permits, statements)
 
 
 def documents() -> dict[str, str]:
@@ -167,6 +182,7 @@ def _records() -> Iterator[IdentityRecord]:
     yield replace(RECORD, epochs=EpochVector.of({POOL_TARGET: Epoch(5), TENANT_TARGET: Epoch(2)}))
     request = namespace(derive(ROOT, "namespace"), SUBJECTS["request"])
     yield replace(RECORD, scope=ScopeClass.REQUEST, namespace=request)
+    yield replace(RECORD, sources=(("memory", 3),))
 
 
 def _plain(value: Any) -> Any:

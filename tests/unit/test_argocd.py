@@ -20,7 +20,7 @@ STATES = {"Healthy", "Progressing", "Degraded"}
 
 
 def test_every_kind_that_people_write_has_a_script() -> None:
-    assert set(SCRIPTS) == {"ServingPool", "Tenant", "CacheScope", "CacheEpoch"}
+    assert set(SCRIPTS) == {"ServingPool", "Tenant", "CacheScope", "PublicSource", "CacheEpoch"}
 
 
 @pytest.mark.parametrize("kind", SCRIPTS)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-import json
 from typing import Any
 
 import pytest
@@ -14,58 +12,41 @@ from hypothesis import strategies as st
 from cachescope.core.digests import sha256
 from cachescope.core.record import ABSENT
 from cachescope.core.types import Salt
-from cachescope.engines import vllm
-from cachescope.engines.routes import Route
-from cachescope.gateway.bodies import BadBody, content_digest, parse_body, sanitize, toolset_digest, with_salt
-
-CHAT, COMPLETION, RESPONSE = vllm.CHAT_COMPLETIONS, vllm.COMPLETIONS, vllm.RESPONSES
-SALT = Salt("s" * 43)
-GOOD: dict[str, dict[str, Any]] = {
-    CHAT.path: {"model": "tiny", "messages": [{"role": "user", "content": "hi"}]},
-    COMPLETION.path: {"model": "tiny", "prompt": "hi"},
-    RESPONSE.path: {"model": "tiny", "input": "hi"},
-}
-every_route = pytest.mark.parametrize("route", vllm.ROUTES.values(), ids=lambda route: route.path)
-
-
-def sent(route: Route, **fields: Any) -> dict[str, Any]:
-    """What goes upstream for the route's good body with these fields."""
-    body = json.dumps(GOOD[route.path] | fields).encode()
-    parsed: dict[str, Any] = json.loads(with_salt(sanitize(route, parse_body(body)), SALT))
-    return parsed
-
-
-def refused(route: Route, **fields: Any) -> BadBody:
-    with pytest.raises(BadBody) as caught:
-        sent(route, **fields)
-    return caught.value
-
+from cachescope.engines.routes import Dialect, Route
+from cachescope.gateway.bodies import BadBody, content_digest, sanitize, toolset_digest, with_salt
+from tests.unit.bodies import CHAT, COMPLETION, GOOD, RESPONSE, ROUTES, SALT, TOKENIZATION, every_route, refused, salt_for, sent
 
 # --- what is removed
 
 
 @every_route
-@pytest.mark.parametrize("name", sorted(CHAT.body.drop & COMPLETION.body.drop & RESPONSE.body.drop))
-@pytest.mark.parametrize("value", ["other-tenant", None, {"cache_salt": "x"}, 7])
-def test_what_could_choose_a_cache_is_removed(route: Route, name: str, value: object) -> None:
-    plain, attacked = sent(route), sent(route, **{name: value})
-    assert attacked == plain
-    assert attacked[vllm.SALT_FIELD] == SALT
-    fields = sanitize(route, GOOD[route.path] | {name: value})
-    assert fields.stripped == (name,)
-    assert fields.content == sanitize(route, GOOD[route.path]).content
+def test_what_could_choose_a_cache_is_removed(route: Route) -> None:
+    plain, good = sent(route), sanitize(route, GOOD[route.path])
+    assert plain.get("cache_salt") == salt_for(route)
+    for name in sorted(frozenset.intersection(*(route.body.drop for route in ROUTES))):
+        for value in ("other-tenant", None, {"cache_salt": "x"}, 7):
+            assert sent(route, **{name: value}) == plain
+            fields = sanitize(route, GOOD[route.path] | {name: value})
+            assert (fields.stripped, fields.content) == ((name,), good.content)
 
 
 @every_route
-def test_the_salt_is_the_last_field_and_stands_once(route: Route) -> None:
-    body = with_salt(sanitize(route, GOOD[route.path] | {"cache_salt": "mine"}), SALT)
-    assert body.endswith(b',"cache_salt":"' + SALT.encode() + b'"}')
-    assert body.count(b"cache_salt") == 1
+def test_the_salt_is_the_last_field_and_stands_once_or_not_at_all(route: Route) -> None:
+    body = with_salt(sanitize(route, GOOD[route.path] | {"cache_salt": "mine"}), salt_for(route))
+    assert body.endswith(b',"cache_salt":"' + SALT.encode() + b'"}') == (route.salt is not None)
+    assert body.count(b"cache_salt") == (route.salt is not None)
 
 
-def test_an_empty_salt_is_never_sent() -> None:
+@pytest.mark.parametrize("salt", ["", None])
+def test_a_route_that_takes_a_salt_never_goes_without(salt: Salt | None) -> None:
     with pytest.raises(ValueError, match="never empty"):
-        with_salt(sanitize(CHAT, GOOD[CHAT.path]), Salt(""))
+        with_salt(sanitize(CHAT, GOOD[CHAT.path]), salt)
+
+
+def test_a_route_that_takes_no_salt_gets_none() -> None:
+    with pytest.raises(ValueError, match="takes no salt"):
+        with_salt(sanitize(TOKENIZATION, GOOD[TOKENIZATION.path]), SALT)
+    assert with_salt(sanitize(TOKENIZATION, GOOD[TOKENIZATION.path]), None)
 
 
 def test_marks_in_text_parts_are_removed() -> None:
@@ -187,13 +168,6 @@ def test_what_is_not_known_to_be_isolated_is_refused_by_name(route: Route, field
     assert len(error.message) < 300
 
 
-def test_a_missing_prompt_is_named() -> None:
-    for route, name in ((CHAT, "messages"), (COMPLETION, "prompt"), (RESPONSE, "input")):
-        with pytest.raises(BadBody) as caught:
-            sanitize(route, {"model": "tiny"})
-        assert (caught.value.param, caught.value.code) == (name, "missing_required_parameter")
-
-
 @pytest.mark.parametrize(
     ("route", "name"),
     [(CHAT, "functions"), (RESPONSE, "previous_response_id"), (RESPONSE, "background"), (RESPONSE, "prompt")],
@@ -259,25 +233,22 @@ def test_what_the_gateway_needs_is_read_from_what_is_sent() -> None:
 # --- digests
 
 
+def said(dialect: str, content: Any) -> str:
+    return sha256(rfc8785.dumps({"content": content, "dialect": dialect}))
+
+
 def test_the_content_digest_is_over_canonical_json() -> None:
     clean = sanitize(CHAT, GOOD[CHAT.path] | {"tools": [FUNCTION], "chat_template_kwargs": {"é": 1.5}})
-    assert content_digest(clean.content) == sha256(rfc8785.dumps(clean.content))
+    assert content_digest(Dialect.CHAT, clean.content) == said("chat", clean.content)
     assert toolset_digest(clean.tools) == sha256(rfc8785.dumps([FUNCTION]))
     assert toolset_digest([]) == ABSENT
-    numbers = {"model": "tiny", "prompt": list(range(1000))}
-    assert content_digest(sanitize(COMPLETION, numbers).content) == sha256(rfc8785.dumps(numbers))  # type: ignore[arg-type]
+    numbers: dict[str, Any] = {"model": "tiny", "prompt": list(range(1000))}
+    assert content_digest(Dialect.COMPLETION, sanitize(COMPLETION, numbers).content) == said("completion", numbers)
 
 
-@every_route
-def test_every_kept_field_is_content_or_cannot_change_the_prompt(route: Route) -> None:
-    base = content_digest(sanitize(route, GOOD[route.path]).content)
-    values: dict[str, Any] = {
-        "messages": [{"role": "user", "content": "other"}], "prompt": "other", "input": "other", "model": "other",
-        "stream": True, "stream_options": {}, "tool_choice": "auto", "chat_template_kwargs": {"a": 1}, "tools": [],
-    }  # fmt: skip
-    for name in route.body.keep:
-        digest = content_digest(sanitize(route, GOOD[route.path] | {name: values.get(name, 1)}).content)
-        assert (digest == base) == (name in route.not_content), name
+def test_the_same_words_in_another_dialect_are_another_content() -> None:
+    digests = {content_digest(dialect, {"model": "tiny", "input": "hi"}) for dialect in Dialect}
+    assert len(digests) == len(Dialect)
 
 
 def test_the_sequence_of_tools_and_every_detail_of_them_counts() -> None:
@@ -296,12 +267,9 @@ def test_an_integer_without_canonical_form_is_refused_with_its_field(number: int
     ]
     for fields in bodies:
         with pytest.raises(BadBody) as caught:
-            content_digest(sanitize(COMPLETION, fields).content)
+            content_digest(Dialect.COMPLETION, sanitize(COMPLETION, fields).content)
         assert caught.value.param in {"prompt", "max_tokens"}
-    assert content_digest(sanitize(COMPLETION, {"model": "tiny", "prompt": [1, 2**53 - 1]}).content)
-
-
-# --- for any body
+    assert content_digest(Dialect.COMPLETION, sanitize(COMPLETION, {"model": "tiny", "prompt": [1, 2**53 - 1]}).content)
 
 
 SCALARS = (
@@ -310,53 +278,15 @@ SCALARS = (
 VALUES = st.recursive(
     SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3), max_leaves=4
 )
-PARTS = st.builds(lambda text, marks: {"type": "text", "text": text} | marks, st.text(), st.dictionaries(
-    st.sampled_from(["uuid", "cache_control", "cache_salt"]), VALUES))  # fmt: skip
-MESSAGES = st.lists(
-    st.builds(lambda role, said: {"role": role, "content": said}, st.sampled_from(["system", "user", "assistant"]),
-              st.none() | st.text() | st.lists(PARTS | st.text(), max_size=3)),
-    min_size=1, max_size=3,
-)  # fmt: skip
-CHECKED = {"stream", "stream_options", "tool_choice", "chat_template_kwargs", "tools", "messages", "model"}
-FREE = sorted((CHAT.body.keep | CHAT.body.drop) - CHECKED)
-CHATS = st.builds(
-    lambda messages, more, stream: {"model": "tiny", "messages": messages, "stream": stream} | more,
-    MESSAGES, st.dictionaries(st.sampled_from(FREE), VALUES, max_size=5), st.booleans(),
-)  # fmt: skip
-
-
-@settings(max_examples=40, deadline=None)
-@given(CHATS)
-def test_any_accepted_body_goes_out_with_our_salt_alone(fields: dict[str, Any]) -> None:
-    before = copy.deepcopy(fields)
-    body = with_salt(sanitize(CHAT, parse_body(json.dumps(fields).encode())), SALT)
-    again = parse_body(body)
-    assert again.pop("cache_salt") == SALT
-    assert again.keys() == {name for name in fields if name not in CHAT.body.drop}
-    sanitize(CHAT, fields)
-    assert fields == before
-    assert again == sanitize(CHAT, again).fields, "what was sent is itself clean"
-
-
-@settings(max_examples=40, deadline=None)
-@given(st.dictionaries(st.text() | st.sampled_from(sorted(CHAT.body.keep | CHAT.body.drop)), VALUES, max_size=6))
-def test_any_object_is_refused_or_goes_out_with_our_salt_alone(fields: dict[str, Any]) -> None:
-    for route in vllm.ROUTES.values():
-        try:
-            body = with_salt(sanitize(route, parse_body(json.dumps(fields).encode())), SALT)
-        except BadBody:
-            continue
-        assert json.loads(body)["cache_salt"] == SALT
-        assert json.loads(body).keys() <= route.body.keep | {"cache_salt", *route.forced}
 
 
 @settings(max_examples=100, deadline=None)
 @given(st.dictionaries(st.sampled_from(sorted(CHAT.body.keep)), VALUES, max_size=3))
 def test_every_digest_is_over_rfc_8785_whichever_way_it_was_made(content: dict[str, Any]) -> None:
     try:
-        expected = sha256(rfc8785.dumps(content))
+        expected = said("chat", content)
     except rfc8785.CanonicalizationError:
         with pytest.raises(BadBody):
-            content_digest(content)
+            content_digest(Dialect.CHAT, content)
     else:
-        assert content_digest(content) == expected
+        assert content_digest(Dialect.CHAT, content) == expected

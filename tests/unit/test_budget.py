@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from cachescope.engines.routes import Dialect
 from cachescope.gateway.bodies import BadBody, content_digest, parse_body
 from cachescope.gateway.budget import ByteBudget
 from cachescope.gateway.strict_json import MAX_PIECES
@@ -49,6 +50,6 @@ def test_a_long_prompt_of_token_ids_passes() -> None:
 
 
 def test_many_fractions_are_refused_and_few_pass() -> None:
-    assert content_digest({"documents": [1.5] * 1000})
+    assert content_digest(Dialect.CHAT, {"documents": [1.5] * 1000})
     with pytest.raises(BadBody, match="fractions"):
-        content_digest({"documents": [1.5] * 20_000})
+        content_digest(Dialect.CHAT, {"documents": [1.5] * 20_000})

@@ -20,16 +20,25 @@ def tenant(**identities: Any) -> Tenant:
     return parse(Tenant, {"metadata": metadata, "spec": {"identities": identities}}, "test")
 
 
+OTHERS = ("api-keys:team/ci", "mtls:spiffe://corp/a", "mtls:spiffe://corp/a/b", "service-account:team/ci", "service-account:a/b")
+
+
 def jwt(audience: str = "a", provider: str = "p", principal: str = "sub", **claims: str) -> str:
     return str(JwtClaim(provider, audience, claims, principal))
 
 
 def test_the_texts_of_claims_are_stable() -> None:
     item = {"provider": "p", "audience": "a", "claims": {"z": "1", "b": "ü"}}
-    found = claims_of(tenant(apiKeys=[{"secretName": "ci"}], jwt=[item]))
+    accounts = [{"name": "app"}, {"name": "app", "namespace": "jobs"}]
+    found = claims_of(
+        tenant(apiKeys=[{"secretName": "ci"}], jwt=[item], mtls=[{"spiffeId": "spiffe://corp/app"}], serviceAccounts=accounts)
+    )
     assert found == (
         "api-keys:team/ci",
         'jwt:{"audience":"a","claims":{"b":"ü","z":"1"},"principalClaim":"sub","provider":"p"}',
+        "mtls:spiffe://corp/app",
+        "service-account:team/app",
+        "service-account:jobs/app",
     ), "they are stored in statuses: another text frees the claim"
 
 
@@ -40,7 +49,7 @@ def test_a_claim_has_one_text_however_it_is_written_and_counts_once() -> None:
     assert len(claims_of(tenant(jwt=[one, {**other, "principalClaim": "email"}]))) == 2
 
 
-@pytest.mark.parametrize("text", [jwt(), jwt(x="1", ü="\\u0000 \n"), jwt(principal="email"), "api-keys:team/ci"])
+@pytest.mark.parametrize("text", [jwt(), jwt(x="1", ü="\\u0000 \n"), jwt(principal="email"), *OTHERS])
 def test_a_claim_is_read_as_it_was_written(text: str) -> None:
     assert str(read_claim(text)) == text
 
@@ -55,6 +64,11 @@ def test_a_claim_is_read_as_it_was_written(text: str) -> None:
         "api-keys:team/",
         "api-keys:team/a/b",
         "spiffe:x",
+        "mtls:",
+        "mtls:spiffe://corp",
+        "mtls:spiffe://corp/../a",
+        "service-account:app",
+        "service-account:team/a/b",
         "jwt:",
         "jwt:[]",
         "jwt:null",
@@ -72,6 +86,9 @@ def test_what_is_no_claim_is_refused(text: str) -> None:
 
 
 OVERLAPS = [
+    *((text, text, True) for text in OTHERS),
+    *((one, other, False) for one in OTHERS for other in OTHERS if one != other),
+    *((text, jwt(), False) for text in OTHERS),
     (jwt(), jwt(), True),
     (jwt(), jwt(principal="email"), True),
     (jwt(), jwt(team="red"), True),
@@ -172,3 +189,20 @@ def test_claims_have_short_names_and_values() -> None:
     for claims in ({"n" * 129: "v"}, {"n": "v" * 513}):
         with pytest.raises(SpecError, match="claims"):
             tenant(jwt=[{**item, "claims": claims}])
+
+
+@pytest.mark.parametrize(
+    "identities",
+    [
+        {"mtls": [{"spiffeId": "spiffe://corp/a\n"}]},
+        {"mtls": [{"spiffeId": "spiffe://corp/a/../b"}]},
+        {"mtls": [{"spiffeId": "spiffe://corp/" + "a" * 2048}]},
+        {"serviceAccounts": [{"name": "a/b"}]},
+        {"serviceAccounts": [{"name": "app", "namespace": "a.b"}]},
+        {"serviceAccounts": [{"name": "app", "namespace": ""}]},
+    ],
+)
+def test_a_tenant_names_workloads_and_service_accounts_as_they_can_be_named(identities: dict[str, Any]) -> None:
+    assert tenant(mtls=[{"spiffeId": "spiffe://corp/a"}], serviceAccounts=[{"name": "app", "namespace": "jobs"}])
+    with pytest.raises(SpecError, match="is not valid"):
+        tenant(**identities)

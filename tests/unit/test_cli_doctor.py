@@ -250,10 +250,33 @@ def test_the_roles_of_every_cluster_are_known_without_reading_them() -> None:
     assert {item.verdict for item in worst(observed)} == {Verdict.UNSEEN, Verdict.FAIL}
 
 
+@pytest.mark.parametrize(
+    ("status", "reason", "verdict"),
+    [
+        ("False", Reason.WITHDRAWN, Verdict.NOTE),
+        ("False", Reason.EXPIRED, Verdict.NOTE),
+        ("False", Reason.INVALID_SPEC, Verdict.FAIL),
+        (None, None, Verdict.FAIL),
+    ],
+)
+def test_a_source_that_is_not_usable_is_noted_and_one_that_cannot_be_read_is_a_fault(
+    status: str | None, reason: Reason | None, verdict: Verdict
+) -> None:
+    well = with_conditions("terms", condition("Usable", "True", Reason.APPROVED))
+    assert worst(changed(publicsources=[well])) == []
+    found = with_conditions("terms", condition("Usable", status, reason)) if status and reason else named("terms")
+    assert [item.verdict for item in worst(changed(publicsources=[found]))] == [verdict]
+
+
+def test_a_public_scope_of_which_nothing_is_public_is_noted() -> None:
+    scope = with_conditions("shared", condition("Accepted", "True", Reason.NOTHING_PUBLIC))
+    assert [item.verdict for item in worst(changed(cachescopes=[scope]))] == [Verdict.NOTE]
+
+
 GOOD = {
     Reason.ROUTABLE, Reason.SCALED_TO_ZERO, Reason.ROLLING_OUT, Reason.ROLLED_OUT, Reason.HEALTHY, Reason.GUARDS_CURRENT,
     Reason.NEWER_GUARD_AVAILABLE, Reason.OLD_GUARD_RUNNING, Reason.ACCEPTED, Reason.SUSPENDED,
-    Reason.SPEC_BEHIND_LEDGER, Reason.NOT_HELD, Reason.ACKNOWLEDGED, Reason.EXPIRED,
+    Reason.SPEC_BEHIND_LEDGER, Reason.NOT_HELD, Reason.ACKNOWLEDGED, Reason.APPROVED,
 }  # fmt: skip
 
 

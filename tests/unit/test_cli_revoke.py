@@ -30,6 +30,18 @@ REVOCATIONS: list[tuple[tuple[str, ...], Document, Document]] = [
         {"kind": "Principal", "principal": {"kind": "jwt", "issuer": "https://issuer.example", "subject": "bob"}},
         {"deny": True},
     ),
+    (("revoke", "compartment", "red", "m1"), {"kind": "Compartment", "compartment": "m1"}, {"deny": True}),
+    (("readmit", "compartment", "red", "m1"), {"kind": "Compartment", "compartment": "m1"}, {"readmit": True}),
+    (
+        ("revoke", "principal", "red", "--mtls", "spiffe://corp/ns/a/sa/b"),
+        {"kind": "Principal", "principal": {"kind": "mtls", "subject": "spiffe://corp/ns/a/sa/b"}},
+        {"deny": True},
+    ),
+    (
+        ("revoke", "principal", "red", "--service-account", "jobs:nightly"),
+        {"kind": "Principal", "principal": {"kind": "service-account", "subject": "system:serviceaccount:jobs:nightly"}},
+        {"deny": True},
+    ),
     (("readmit", "tenant", "red"), {"kind": "Tenant"}, {"readmit": True}),
     (("readmit", "principal", "red", *KEY), {"kind": "Principal", "principal": WHO}, {"readmit": True}),
 ]
@@ -83,6 +95,8 @@ def test_another_moment_of_the_same_incident_is_a_fault_and_no_fence(server: Ser
         ("tenant", "red", "--issued-before", "yesterday"),
         ("tenant", "red", "--issued-before", "2030-01-31T12:00:00"),
         ("tenant", "blue"),
+        ("compartment", "red", ""),
+        ("compartment", "blue", "m1"),
     ],
 )
 def test_what_cannot_be_revoked_is_said_and_nothing_is_declared(server: Server, arguments: tuple[str, ...]) -> None:
@@ -94,3 +108,21 @@ def test_what_cannot_be_revoked_is_said_and_nothing_is_declared(server: Server, 
 def test_now_is_the_end_of_this_second() -> None:
     assert moment("now", NOW.replace(microsecond=1)) == "2030-01-31T12:00:01Z"
     assert moment("now", NOW) == "2030-01-31T12:00:00Z"
+
+
+@pytest.mark.parametrize(
+    ("named", "message"),
+    [
+        (("--mtls", "corp/ns/a/sa/b"), "this is no SPIFFE id"),
+        (("--service-account", "nightly"), "this names no ServiceAccount"),
+        ((*KEY, "--mtls", "spiffe://corp/a"), "name one principal"),
+        ((*KEY, *TOKEN), "name one principal"),
+    ],
+)
+def test_a_name_that_no_credential_has_is_refused_before_anything_is_declared(
+    server: Server, named: tuple[str, ...], message: str
+) -> None:
+    result = run("revoke", "principal", "red", *named, "--reason", "stolen")
+    assert isinstance(result.exception, SpecError)
+    assert message in str(result.exception)
+    assert server.created == []

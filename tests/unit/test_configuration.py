@@ -95,7 +95,7 @@ def test_nothing_is_compiled_again_while_nothing_changed(path: WholePath) -> Non
     assert path.snapshot() is not before
 
 
-@pytest.mark.parametrize("kind", ["ServingPool", "Tenant", "CacheScope", "EpochLedger", "Secret", "Namespace"])
+@pytest.mark.parametrize("kind", ["ServingPool", "Tenant", "CacheScope", "PublicSource", "EpochLedger", "Secret", "Namespace"])
 def test_there_is_no_configuration_before_everything_was_listed_once(path: WholePath, kind: str) -> None:
     path.cluster.store(kind).seconds = None
     configuration = Configuration(path.folder / "mounted", path.cluster.stores, FileKeySets(), now=time.time)
@@ -119,7 +119,7 @@ def test_a_configuration_that_nobody_mounted_is_no_configuration(path: WholePath
 def test_a_fault_of_the_compiler_keeps_the_last_one_and_is_tried_again(path: WholePath, monkeypatch: pytest.MonkeyPatch) -> None:
     before = path.snapshot()
     with monkeypatch.context() as patch:
-        patch.setattr(configuration_module, "in_order", lambda _: 1 / 0)
+        patch.setattr(configuration_module, "in_order", lambda *_: 1 / 0)
         path.edit("Tenant", "blue", lambda tenant: tenant["spec"].update(suspended=True))
         assert "ZeroDivisionError" in path.configuration.fault
         assert path.snapshot() is before

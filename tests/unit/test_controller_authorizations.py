@@ -65,7 +65,7 @@ def heard_writes(bench: Bench) -> list[str]:
 async def test_the_first_head_names_the_policy(bench: Bench) -> None:
     head = head_of(bench)
     assert (head.sequence, head.reach, head.previous, head.unconfirmed, head.floors) == (1, 0, "", False, {})
-    assert sorted(head.policy) == ["CacheScope", "Secret", "ServingPool", "Tenant"]
+    assert sorted(head.policy) == ["CacheScope", "PublicSource", "Secret", "ServingPool", "Tenant"]
     bench.api.requests.clear()
     await bench.authorize()
     assert bench.api.requests == [], "nothing changed"
@@ -243,6 +243,16 @@ async def test_principals_are_told_apart_and_from_their_tenant(bench: Bench) -> 
         bench.declare(epoch(f"of-{subject}", target=named, incident={"id": "leak-1"}, deny=subject == "ann"))
     await bench.authorize()
     assert sorted(floor.denies for floor in head_of(bench).floors.values()) == [False, True]
+    assert target(bench) not in head_of(bench).floors
+
+
+async def test_compartments_are_told_apart_and_from_their_tenant(bench: Bench) -> None:
+    for name in ("m1", "m2"):
+        of = {"kind": "Compartment", "name": "red", "compartment": name}
+        bench.declare(epoch(f"of-{name}", target=of, incident={"id": "leak-1"}, deny=name == "m1"))
+    await bench.authorize()
+    named = {name: target_name(bench.keys.targets, TargetKind.COMPARTMENT, "tenant-uid-red", name) for name in ("m1", "m2")}
+    assert {name: head_of(bench).floors[of].denies for name, of in named.items()} == {"m1": True, "m2": False}
     assert target(bench) not in head_of(bench).floors
 
 

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cachescope.api.claims import ApiKeysClaim, JwtClaim, overlaps
-from cachescope.api.settings import IdentityProvider, JwksSource
+from cachescope.api.claim_rules import ClaimRules
+from cachescope.api.claims import ApiKeysClaim, Claim, JwtClaim, overlaps
+from cachescope.api.settings import IdentityProvider, JwksSource, Settings
 from cachescope.controller.claim_index import Owner
 from cachescope.controller.identities import RESERVED_SECONDS, Acceptance, Claimant, Claimants, claimant_of, held_by
 from tests.unit.controller_bench import tenant as document
@@ -25,7 +26,6 @@ KEYS = ApiKeysClaim("ns", "keys")
 GHOST = JwtClaim("nobody", "llm")
 
 CLAIMS = (ALL, SALES, LAW, NORTH, RED, EVERYONE, ACCOUNT, KEYS, GHOST, JwtClaim("corp", "llm", {"team": "law", "region": "south"}))
-Claim = JwtClaim | ApiKeysClaim
 
 
 class Clock:
@@ -48,7 +48,8 @@ def tenant(
 
 
 def claimants(*everybody: Claimant, clock: Clock | None = None, **of_provider: Any) -> Claimants:
-    made = Claimants([provider(**of_provider)], clock=clock or Clock())
+    settings = Settings(identity_providers=(provider(**of_provider),))
+    made = Claimants(ClaimRules(settings, home="home"), clock=clock or Clock())
     for item in everybody:
         made.put(item)
     return made

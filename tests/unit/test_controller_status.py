@@ -297,6 +297,9 @@ def test_the_status_counts_what_exists() -> None:
     ]
     assert len(status["engines"]) == 1
     assert {item["capability"] for item in status["routes"]} == {"Enforced"}
+    routes = {item["route"] for item in status["routes"]}
+    assert {"/v1/chat/completions", "/v1/messages", "/v1/embeddings", "/rerank"} <= routes
+    assert not {"/tokenize", "/v1/messages/count_tokens"} & routes, "what reaches no cache has no verdict"
     assert "cachescope.dev/pool=tiny" in status["selector"]
 
 

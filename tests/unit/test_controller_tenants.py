@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from typing import Any
 
 import pytest
 
@@ -278,3 +279,42 @@ async def denied(bench: Bench) -> None:
     await bench.authorize()
     bench.now += 10_000
     await bench.tell()
+
+
+WORKLOAD, ACCOUNT = {"spiffeId": "spiffe://corp/app"}, {"name": "app"}
+DOOR = {"secretName": "door", "clientCa": {"secretName": "ca", "trustDomains": [{"name": "corp"}]}}
+
+
+@pytest.mark.parametrize("identities", [{"mtls": [WORKLOAD]}, {"serviceAccounts": [ACCOUNT]}], ids=["mtls", "service account"])
+async def test_a_workload_has_one_holder_and_the_newcomer_learns_why(bench: Bench, identities: dict[str, Any]) -> None:
+    bench.restart(settings=Settings.model_validate({"tls": DOOR, "serviceAccounts": {"audience": "llm"}}))
+    for name in ("first", "second"):
+        bench.declare(tenant(name, **identities))
+        await bench.tenants.reconcile(key(name), 0)
+    assert bench.condition("Tenant", "first", "Accepted") == ("True", "Accepted")
+    assert bench.condition("Tenant", "second", "Accepted") == ("False", "IdentityTaken")
+    assert (len(accepted(bench, "first")), accepted(bench, "second")) == (1, [])
+
+
+@pytest.mark.parametrize("identities", [{"mtls": [WORKLOAD]}, {"serviceAccounts": [ACCOUNT]}], ids=["mtls", "service account"])
+async def test_what_the_settings_could_not_verify_is_said(bench: Bench, identities: dict[str, Any]) -> None:
+    bench.declare(tenant("first", **identities))
+    await bench.tenants.reconcile(key("first"), 0)
+    assert (bench.condition("Tenant", "first", "Accepted"), accepted(bench, "first")) == (("False", "UnknownProvider"), [])
+
+
+async def test_a_service_account_of_another_namespace_is_for_the_installations_tenants_alone(bench: Bench) -> None:
+    bench.restart(settings=Settings.model_validate({"serviceAccounts": {"audience": "llm"}}))
+    claims = [{"name": "app", "namespace": "other"}]
+    bench.declare(tenant("first", serviceAccounts=[*claims, ACCOUNT]))
+    await bench.tenants.reconcile(key("first"), 0)
+    assert bench.condition("Tenant", "first", "Accepted") == ("False", "ForeignServiceAccount")
+    assert accepted(bench, "first") == ["service-account:ns/app"], "its own is not held back by that"
+    home = tenant("platform", serviceAccounts=claims)
+    home["metadata"]["namespace"] = bench.site.platform.namespace
+    bench.declare(home)
+    owner = Key("Tenant", bench.site.platform.namespace, "platform")
+    await bench.tenants.reconcile(owner, 0)
+    found = bench.store.get(*owner)
+    assert found is not None
+    assert [item["claim"] for item in found["status"]["accepted"]] == ["service-account:other/app"]

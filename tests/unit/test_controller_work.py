@@ -23,6 +23,7 @@ from cachescope.kube.rest import ConflictError, Document
 POOL, OTHER = Key("ServingPool", "ns", "tiny"), Key("ServingPool", "ns", "other")
 THIRD = Key("ServingPool", "ns", "third")
 TENANT, SCOPE = Key("Tenant", "ns", "t"), Key("CacheScope", "ns", "s")
+SOURCE = Key("PublicSource", "ns", "p")
 EPOCH, PEOPLE = Key("CacheEpoch", "ns", "e"), authorization("ns")
 OWNED = {"ownerReferences": [{"kind": "ServingPool", "name": "tiny"}]}
 LABELLED = {"labels": {"cachescope.dev/pool": "tiny"}}
@@ -62,6 +63,7 @@ def store() -> Store:
         (TENANT, [{}], {TENANT, SCOPE, PEOPLE}),
         (SCOPE, [{"spec": {"pools": ["tiny"]}}], {SCOPE, POOL, OTHER, THIRD, PEOPLE}),
         (SCOPE, [{"metadata": {"uid": "1"}}, {"metadata": {"uid": "2"}}], {SCOPE, POOL, OTHER, THIRD}),
+        (SOURCE, [{}, {}], {SOURCE, SCOPE}),
         (POOL, [{"spec": {"model": {"name": "m"}}}], {POOL, OTHER, SCOPE, PEOPLE}),
         (POOL, [{"spec": {"model": {"name": "m"}}}, {"spec": {"model": {"name": "m"}}}], {POOL}),
         (POOL, [{"spec": {"model": {"name": "x"}}}, {"spec": {"model": {"name": "m"}}}], {POOL, OTHER}),

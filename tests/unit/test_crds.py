@@ -83,6 +83,7 @@ def test_defaults_stand_only_where_nobody_takes_them_for_drift() -> None:
         "ServingPool.spec.guard.mode",
         *(f"Tenant.spec.{name}" for name in ("suspended", "sensitivity")),
         "CacheScope.spec.class",
+        "PublicSource.spec.withdrawn",
         *(f"CacheEpoch.spec.{name}" for name in ("target.kind", "deny", "readmit", "restored.confirmed")),
         *(f"CacheEpoch.spec.incident.{name}" for name in ("stopPublicSharing", "bypassReuse", "inFlight.mode")),
     }

@@ -17,6 +17,7 @@ from cachescope import guard
 from cachescope.api.kinds import KINDS
 from cachescope.cli import kubectl
 from cachescope.core.admission import Refusal
+from cachescope.engines.vllm import ROUTES
 from cachescope.gateway.errors import ERRORS
 from cachescope.guard.answers import GUARD_ERROR, Answer, misconfigured
 
@@ -91,3 +92,10 @@ def _expanded(name: str) -> list[str]:
     """A name with `{a,b}` as the names that it stands for."""
     found = re.fullmatch(r"(.*)\{(.*)\}(.*)", name)
     return [found[1] + each + found[3] for each in found[2].split(",")] if found else [name]
+
+
+def test_every_route_is_on_the_page_of_routes_with_its_floor() -> None:
+    page = (ROOT / "docs" / "routes.md").read_text("utf-8")
+    rows = re.findall(r"^\| (`(?:POST|GET) /.*?) \|.*\| ([^|]+) \|$", page, re.MULTILINE)
+    found = {path: floor for paths, floor in rows for path in re.findall(r"`POST (/[^`]+)`", paths)}
+    assert found == {route.path: route.salt.since if route.salt else "no cache" for route in ROUTES.values()}

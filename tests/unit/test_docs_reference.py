@@ -22,6 +22,7 @@ from tests.unit.bench_leases import LEASE_MS, LeasedProcess, begun, wait
 from tests.unit.controller_bench import POOL, Bench, epoch, tenant
 from tests.unit.make_reference import MARK, PAGE, generated
 from tests.unit.observed import deployment, gateway, guard, observed, pod, revision
+from tests.unit.test_controller_public_sources import DIGEST, resource
 
 Said = tuple[ConditionType, State, Reason]
 JWT = {"provider": "corp", "audience": "llm", "claims": {"team": "sales"}}
@@ -31,6 +32,9 @@ SCOPE = {
     "metadata": {"name": "s", "namespace": "ns", "uid": "scope-uid", "generation": 0},
     "spec": {"pools": ["nobody"], "tenants": ["nobody"]},
 }
+PUBLIC = resource("CacheScope", "p", **{"class": "Public"}, pools=["tiny"], tenants=["t0"])
+APPROVAL = {"by": "legal", "at": "1970-01-01T00:00:00Z", "expires": "1970-01-02T00:00:00Z"}
+ENDED = {**APPROVAL, "expires": "1970-01-01T00:01:00Z"}
 
 
 def test_the_fields_are_those_of_the_crds() -> None:
@@ -93,6 +97,7 @@ async def _of_others() -> AsyncIterator[Said]:
         ({"jwt": [JWT]}, {}),
         ({"jwt": [JWT]}, {}),
         ({"jwt": [{**JWT, "provider": "nobody"}]}, {}),
+        ({"serviceAccounts": [{"name": "app", "namespace": "other"}]}, {}),
         ({"apiKeys": [{"secretName": "none"}]}, {}),
         ({"apiKeys": [{"secretName": "keys"}]}, {}),
         ({}, {"suspended": True}),
@@ -106,6 +111,12 @@ async def _of_others() -> AsyncIterator[Said]:
     await bench.tenants.reconcile(Key("Tenant", "ns", "t7"), 0)
     bench.declare(SCOPE)
     await bench.scopes.reconcile(Key("CacheScope", "ns", "s"), 0)
+    bench.declare(PUBLIC)
+    await bench.scopes.reconcile(Key("CacheScope", "ns", "p"), 0)
+    sources: tuple[dict[str, Any], ...] = ({}, {"approval": APPROVAL}, {"approval": ENDED}, {"withdrawn": True}, {"digest": ""})
+    for number, spec in enumerate(sources):
+        bench.declare(resource("PublicSource", f"s{number}", digest=DIGEST), **spec)
+        await bench.sources.reconcile(Key("PublicSource", "ns", f"s{number}"), 0)
     for floor in (7, 3, 9000):
         bench.declare(epoch("e", floor=floor))
         await bench.pass_over()

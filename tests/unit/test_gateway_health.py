@@ -118,7 +118,7 @@ def test_what_nobody_thought_of_in_any_kind_is_a_fault_of_its_object() -> None:
         {"metadata": {"name": "a"}, "status": {"accepted": [None, 1, {"claim": 1, "since": "x"}]}, "data": {"a": 1}},
     ],
 )
-@pytest.mark.parametrize("kind", ["ServingPool", "Tenant", "CacheScope", "EpochLedger", "FenceLease", "Secret"])
+@pytest.mark.parametrize("kind", ["ServingPool", "Tenant", "CacheScope", "PublicSource", "EpochLedger", "FenceLease", "Secret"])
 def test_no_object_ends_the_gateway(tmp_path: Path, kind: str, document: Document) -> None:
     read = WholePath(tmp_path).cluster.store(kind)._read
     reading = whatever(read)(dict(document))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import jwt
@@ -303,6 +304,31 @@ async def test_another_claim_can_name_the_principal() -> None:
     assert identity.credential.subject == "a@example"
     with pytest.raises(Unauthenticated, match="whom it speaks for"):
         await tokens.authenticate(GOOD)
+
+
+LISTED = [
+    ("m1", {"m1"}),
+    (["m1", "m2"], {"m1", "m2"}),
+    (["m" * 253], {"m" * 253}),
+    ([], set()),
+    (None, set()),
+    ("", set()),
+    (["m1", ""], set()),
+    (["m1", 2], set()),
+    (["m1", ["m2"]], set()),
+    ("m" * 254, set()),
+    (["m1", "m" * 254], set()),
+    ({"m1": True}, set()),
+    (True, set()),
+]
+
+
+@pytest.mark.parametrize(("value", "authorized"), LISTED)
+async def test_a_claim_authorizes_for_the_compartments_that_it_lists_or_for_none(value: object, authorized: set[str]) -> None:
+    content = json.dumps(claims() | {"team": "red", "matters": value}).encode()
+    tokens = verifier(replace(RED, compartments_claim="matters"), BLUE)
+    assert (await tokens.authenticate(sign(content))).compartments == authorized
+    assert (await verifier(RED, BLUE).authenticate(sign(content))).compartments == set(), "the tenant names no claim"
 
 
 @pytest.mark.parametrize("algorithms", [["none"], ["HS256"], ["RS256", "HS512"], ["ES256K"], ["rs256"], [""], []])

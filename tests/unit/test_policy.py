@@ -1,16 +1,20 @@
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
 from cachescope.api.documents import parse
 from cachescope.api.pools import ServingPool
 from cachescope.api.scopes import CacheScope
+from cachescope.core.classes import WIDEST, DataClass, Rule
 from cachescope.core.errors import SpecError
+from cachescope.core.public_sources import Source
+from cachescope.core.scopes import Credential
 from cachescope.core.types import ScopeClass
 from cachescope.gateway.policy import Declared, Policy
 from cachescope.gateway.readings import KnownPool, KnownTenant
+from tests.unit.core_strategies import digest_of
 
 ENGINE = {"version": "0.32.0", "image": "image"}
 RED, BLUE = "uid-of-red", "uid-of-blue"
@@ -34,8 +38,10 @@ def tenant(name: str, namespace: str = "models", *, refused: bool = False) -> Kn
     return KnownTenant(namespace, name, f"uid-of-{name}", refused, ())
 
 
-def scope(name: str, kind: str, tenants: list[str], namespace: str = "models", **metadata: Any) -> CacheScope:
-    spec = {"class": kind, "pools": ["tiny", "nowhere"], "tenants": tenants}
+def scope(
+    name: str, kind: str, tenants: list[str], namespace: str = "models", spec: dict[str, Any] | None = None, **metadata: Any
+) -> CacheScope:
+    spec = {"class": kind, "pools": ["tiny", "nowhere"], "tenants": tenants, **(spec or {})}
     found = {"name": name, "namespace": namespace, "uid": f"uid-of-scope-{name}", **metadata}
     return parse(CacheScope, {"metadata": found, "spec": spec}, "test")
 
@@ -93,6 +99,90 @@ class TestScopes:
         )
         assert [policy.scope(uid, pool()).scope_class for uid in (RED, BLUE)] == [ScopeClass.REQUEST] * 2
         assert policy.scope("uid-of-green", pool()).scope_class is ScopeClass.TENANT
+
+
+class TestSeveralScopes:
+    """Where several name a tenant and a pool, all of them have to agree before anything is wider."""
+
+    APP = ({"tenant": "red", "kind": "api-key", "subject": "app"}, Credential("api-key", "", "app"))
+    SOURCES: ClassVar[dict[tuple[str, str], Source]] = {("models", name): Source(digest_of("1")) for name in ("a", "b")}
+
+    def rule(self, *specs: dict[str, Any]) -> Rule:
+        scopes = [scope(f"s{number}", "Public", ["red"], spec=spec) for number, spec in enumerate(specs)]
+        return compiled(*scopes, sources=self.SOURCES).scope(RED, pool()).rule
+
+    def test_the_narrowest_of_what_they_say_of_a_data_class_holds(self) -> None:
+        rule = self.rule(
+            {"classification": {"internal": "Principal"}}, {"classification": {"internal": "Request", "public": "Tenant"}}
+        )
+        assert rule.classification == {DataClass.INTERNAL: ScopeClass.REQUEST, DataClass.PUBLIC: ScopeClass.TENANT}
+
+    def test_an_application_of_one_may_narrow_and_only_one_of_all_makes_public(self) -> None:
+        listed, who = self.APP
+        assert self.rule({"applications": [listed]}).approved.applications == {who}
+        rule = self.rule({"applications": [listed]}, {})
+        assert [rule.applications, rule.approved.applications] == [{who}, set()]
+
+    def test_an_application_of_another_tenant_is_none(self) -> None:
+        listed, _ = self.APP
+        assert self.rule({"applications": [{**listed, "tenant": "blue"}]}).applications == frozenset()
+
+    def test_only_what_all_approve_may_be_public(self) -> None:
+        digests = [digest_of("1"), digest_of("2")]
+        one = {"publicSources": ["a", "b", "nowhere"], "promptBundles": digests, "toolsets": digests}
+        other = {"publicSources": ["b"], "promptBundles": digests[:1], "toolsets": digests[1:]}
+        assert self.rule(one).approved.sources.keys() == {"a", "b"}
+        both = self.rule(one, other).approved
+        assert [set(both.sources), both.bundles, both.toolsets] == [{"b"}, {digests[0]}, {digests[1]}]
+
+    def test_a_source_of_another_namespace_is_none(self) -> None:
+        scopes = [scope("s", "Public", ["red"], spec={"publicSources": ["a"]})]
+        elsewhere = {("other", "a"): Source(digest_of("1"))}
+        assert compiled(*scopes, sources=elsewhere).scope(RED, pool()).rule.approved.sources == {}
+
+    def test_a_sealed_namespace_keeps_its_applications_and_shares_nothing(self) -> None:
+        listed, who = self.APP
+        scopes = [scope("s", "Public", ["red"], spec={"applications": [listed]})]
+        found = compiled(*scopes, sealed=frozenset({"models"})).scope(RED, pool())
+        assert found.scope_class is ScopeClass.REQUEST
+        assert found.rule.applications == {who}
+
+
+class TestHighSensitivity:
+    """A tenant that shares no pool is served by those that admit nobody else now."""
+
+    HIGH = KnownTenant("models", "red", RED, False, (), high=True)
+    OPEN: ClassVar[dict[str, str]] = {"team": "red"}
+
+    def models(self, *others: KnownTenant, **changes: Any) -> set[str]:
+        return set(compiled(tenants=[self.HIGH, *others], **changes).models(RED))
+
+    def test_alone_in_the_namespace_it_is_served(self) -> None:
+        assert self.models() == {"tiny"}
+        assert self.models(tenant("blue", "other")) == {"tiny"}
+
+    @pytest.mark.parametrize("refused", [False, True])
+    def test_beside_any_other_tenant_it_is_not(self, refused: bool) -> None:
+        assert self.models(tenant("blue", refused=refused)) == set()
+
+    def test_the_others_are_served_on(self) -> None:
+        assert set(compiled(tenants=[self.HIGH, tenant("blue")]).models(BLUE)) == {"tiny"}
+
+    @pytest.mark.parametrize(("labels", "served"), [({"team": "red"}, False), ({"team": "blue"}, True), ({}, True)])
+    def test_whom_a_selector_admits_counts(self, labels: dict[str, str], served: bool) -> None:
+        found = self.models(tenant("blue", "other"), pools=known(pool(labels=self.OPEN)), namespaces={"other": labels})
+        assert bool(found) is served
+
+    def test_a_selector_that_counts_for_nothing_admits_nobody(self) -> None:
+        given = {"pools": known(pool(labels=self.OPEN)), "namespaces": {"other": self.OPEN}, "home": "elsewhere"}
+        assert self.models(tenant("blue", "other"), **given) == {"tiny"}
+
+    def test_no_other_pool_takes_the_place_of_one_that_is_shared(self) -> None:
+        labels = {"team": "high"}
+        own, foreign = pool("own", model="m"), pool("foreign", "home", model="m", labels=labels)
+        given = {"pools": known(own, foreign), "namespaces": {"models": labels}, "home": "home"}
+        assert self.models(**given) == {"m"}
+        assert self.models(tenant("blue"), **given) == set()
 
 
 class TestPools:
@@ -200,7 +290,18 @@ def test_what_is_passed_on_to_pods_is_not_deeply_nested(field: str) -> None:
             declared(levels)
 
 
-@pytest.mark.parametrize("kind", ["Public", "Compartment", "Everyone"])
-def test_a_class_that_is_not_offered_yet_is_refused(kind: str) -> None:
+@pytest.mark.parametrize("data", DataClass)
+@pytest.mark.parametrize("chosen", ScopeClass)
+def test_a_map_that_widens_is_refused_and_names_both(data: DataClass, chosen: ScopeClass) -> None:
+    spec = {"classification": {data.value: chosen.value}}
+    if chosen.width >= WIDEST[data].width:
+        assert dict(scope("a", "Tenant", ["red"], spec=spec).spec.classification.chosen()) == {data: chosen}
+        return
+    with pytest.raises(SpecError, match=f"{chosen.value} is wider than {WIDEST[data].value}.* of {data.value} data"):
+        scope("a", "Tenant", ["red"], spec=spec)
+
+
+def test_a_class_that_nobody_knows_is_refused() -> None:
+    assert [scope("a", kind.value, ["red"]).spec.scope_class for kind in ScopeClass] == list(ScopeClass)
     with pytest.raises(SpecError, match="class"):
-        scope("a", kind, ["red"])
+        scope("a", "Everyone", ["red"])

@@ -35,17 +35,20 @@ from cachescope.gateway.audit import Audit
 from cachescope.gateway.challenges import ChallengeAnswer
 from cachescope.gateway.configuration import Configuration
 from cachescope.gateway.decision import Decision
-from cachescope.gateway.exchange import Answer, Forward, RequestHead
+from cachescope.gateway.exchange import Answer, Forward, Peer, RequestHead
 from cachescope.gateway.fleet import Fleet
 from cachescope.gateway.guard_leases import GuardLeases
+from cachescope.gateway.identity.cluster_keys import ClusterKeySet
 from cachescope.gateway.identity.jwks import KeySet
 from cachescope.gateway.identity.jwks_sources import FileKeySet
+from cachescope.gateway.identity.service_accounts import ClusterKeys
 from cachescope.gateway.snapshot import Snapshot
 from cachescope.gateway.standing import InForce
 from cachescope.guard.asgi import Guard, Running
 from cachescope.guard.key_folder import KeyFolder
 from cachescope.guard.process import GuardProcess
 from cachescope.guard.wire import Receive, Scope, Send
+from cachescope.kube.rest import Rest
 from cachescope.kube.watched import Name
 from e2e.stack.credentials import Credentials, load
 from tests.unit.cluster_fakes import FakeCluster, settled
@@ -102,15 +105,18 @@ class WholePath:
         pool_ledger: What the operator wrote last of the pool.
         authorization: The same of the namespace's authorization head.
         fresh_only: Whether the gateway's right ran out.
+        seconds: The gateway's wall clock, in seconds since 1970.
     """
 
     def __init__(self, folder: Path, guard: type[Guard] = Guard) -> None:
         self.folder = folder
         self.credentials: Credentials = load(folder / "credentials.json")
         self.clock_ms = 10_000_000
+        self.seconds = time.time()
         self.cluster = cluster_of(self.credentials)
         write_mounted(folder, self.credentials)
-        self.configuration = Configuration(folder / "mounted", self.cluster.stores, FileKeySets(), now=time.time)
+        self.key_sets = FileKeySets()
+        self.configuration = Configuration(folder / "mounted", self.cluster.stores, self.key_sets, now=time.time)
         self.pool_ledger, self.authorization = FIRST, FIRST_AUTHORIZATION
         self.fresh_only = False
         self.refresh()
@@ -122,7 +128,7 @@ class WholePath:
         running.background = None
         self.guard = guard(self.engine, running)
         self.fleet = Fleet(OneEndpoint(), self, GuardLeases(self.cluster.leases.get), clock=lambda: self.clock_ms)
-        self.gate = Decision(self.in_force, self.fleet, Audit(CollectorRegistry()))
+        self.gate = Decision(self.in_force, self.fleet, Audit(CollectorRegistry()), lambda: self.seconds)
         self.last: Forward | None = None
         self.write_lease()
 
@@ -155,6 +161,12 @@ class WholePath:
         self.cluster.edit(kind, name, change, namespace=NAMESPACE)
         self.take_over()
 
+    def set(self, **settings: Any) -> None:
+        """Change settings of the installation, and let the gateway take them over."""
+        file = self.folder / "mounted/config/settings.yaml"
+        file.write_text(yaml.safe_dump({**yaml.safe_load(file.read_text()), **settings}))
+        self.refresh()
+
     def edit_namespace(self, name: str, labels: dict[str, str]) -> None:
         """Label a namespace."""
         self.cluster.apply({"kind": "Namespace", "metadata": {"name": name, "namespace": "", "labels": labels}}, "")
@@ -181,10 +193,13 @@ class WholePath:
         for task in list(self.fleet.under_way):
             await task
 
-    async def decide(self, key: str, body: bytes, path: str = CHAT, **headers: str) -> Forward | Answer:
-        """What the gateway does with a request."""
-        given = {"authorization": f"Bearer {key}", "content-type": "application/json", **headers}
-        head = RequestHead("POST", path, tuple((name.replace("_", "-"), value) for name, value in given.items()))
+    async def decide(
+        self, key: str | None, body: bytes, path: str = CHAT, *, peer: Peer | None = None, **headers: str
+    ) -> Forward | Answer:
+        """What the gateway does with a request, with a bearer credential and over a connection with a certificate, if any."""
+        bearer = {"authorization": f"Bearer {key}"} if key else {}
+        given = {**bearer, "content-type": "application/json", **headers}
+        head = RequestHead("POST", path, tuple((name.replace("_", "-"), value) for name, value in given.items()), peer)
         admitted = await self.gate.admit(head)
         return admitted if isinstance(admitted, Answer) else await self.gate.decide(admitted, body)
 
@@ -200,10 +215,10 @@ class WholePath:
         self.gate.finished(forward)
         return server
 
-    async def cached(self, key: str, text: str, **fields: Any) -> int:
+    async def cached(self, key: str | None, text: str, *, peer: Peer | None = None, **fields: Any) -> int:
         """Send a chat request and return the tokens that the engine found in its cache."""
         body = {"model": "tiny", "messages": [{"role": "user", "content": text}], **fields}
-        forward = await self.decide(key, json.dumps(body).encode())
+        forward = await self.decide(key, json.dumps(body).encode(), peer=peer)
         assert isinstance(forward, Forward), forward
         self.last = forward
         server = await self.send(forward)
@@ -270,7 +285,10 @@ class OneEndpoint:
 
 
 class FileKeySets:
-    """Implements `KeySets` with files alone."""
+    """Implements `KeySets` with files, and the cluster's own keys as a test says."""
+
+    def __init__(self) -> None:
+        self.cluster: ClusterKeys = ClusterKeySet(Rest(), time.monotonic)
 
     def of(self, provider: IdentityProvider, secrets: Path) -> KeySet:
         assert provider.jwks.secret_name

@@ -40,5 +40,5 @@ labels:
 
 {{/* All that gateways and people read of the API. */}}
 {{- define "cachescope.kinds" -}}
-[servingpools, tenants, cachescopes, cacheepochs, epochledgers, fenceleases]
+[servingpools, tenants, cachescopes, publicsources, cacheepochs, epochledgers, fenceleases]
 {{- end }}

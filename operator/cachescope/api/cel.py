@@ -16,6 +16,10 @@ from typing import Final
 
 from cachescope.api.cel_ledgers import EPOCH_LEDGER
 from cachescope.api.cel_rule import Rule
+from cachescope.core.classes import WIDEST, DataClass
+from cachescope.core.service_accounts import PATTERN as SERVICE_ACCOUNT
+from cachescope.core.spiffe import PATTERN as SPIFFE_ID
+from cachescope.core.types import ScopeClass
 
 _SERVING_POOL = (
     Rule(
@@ -36,15 +40,60 @@ _SERVING_POOL = (
     ),
 )
 
+_WHOLE = "({0}.kind == 'jwt') == (has({0}.issuer) && {0}.issuer != '')"
+_ISSUER = "tokens have an issuer and API keys have none; set issuer with `kind: jwt` and only then"
+
 _TENANT = (
     Rule(
         "!has(self.jwt) || self.jwt.all(item, !has(item.claims) || item.claims.all(name, name.size() <= 128))",
         "the name of a claim has at most 128 characters; name a claim of the provider's tokens",
         ("spec", "identities"),
     ),
+    Rule(
+        f"!has(self.members) || self.members.all(member, member.principals.all(item, {_WHOLE.format('item')}))",
+        _ISSUER,
+        ("spec", "compartments"),
+    ),
 )
 
-_OF_PEOPLE = "self.target.kind in ['Tenant', 'Principal']"
+
+def _escaped(pattern: str) -> str:
+    """A regular expression inside a string of CEL."""
+    return pattern.replace("\\", "\\\\")
+
+
+def _at_most(data: DataClass) -> Rule:
+    """What a CacheScope says of a data class is no wider than what is allowed of it."""
+    name, widest = data.value, WIDEST[data].value
+    allowed = [scope.value for scope in ScopeClass if scope.width >= WIDEST[data].width]
+    advice = f"wider than {widest}, the widest class of {name} data; set {name} to {widest} or narrower"
+    return Rule(
+        f"!has(self.{name}) || self.{name} in {allowed}",
+        f"classification.{name} is {advice}",
+        ("spec", "classification"),
+        says=f"self.{name} + ' is {advice}'",
+    )
+
+
+_CACHE_SCOPE = (
+    *(_at_most(data) for data in DataClass if data is not DataClass.PUBLIC),
+    Rule(f"!has(self.applications) || self.applications.all(item, {_WHOLE.format('item')})", _ISSUER, ("spec",)),
+)
+
+_PUBLIC_SOURCE = (
+    Rule(
+        "self.digest == oldSelf.digest",
+        "the digest cannot change, because the approval is of that text; make another PublicSource",
+        ("spec",),
+    ),
+    Rule(
+        "self.expires > self.at",
+        "an approval ends after it begins; set expires to a time after at",
+        ("spec", "approval"),
+    ),
+)
+
+_OF_PEOPLE = "self.target.kind in ['Tenant', 'Principal', 'Compartment']"
 
 _CACHE_EPOCH = (
     Rule(
@@ -67,10 +116,21 @@ _CACHE_EPOCH = (
         ("spec", "target"),
     ),
     Rule(
-        "(self.kind == 'jwt') == (has(self.issuer) && self.issuer != '')",
-        "tokens have an issuer and API keys have none; set issuer with `kind: jwt` and only then",
+        "(self.kind == 'Compartment') == (has(self.compartment) && self.compartment != '')",
+        "a compartment is one of a Tenant; set compartment with `kind: Compartment` and only then",
+        ("spec", "target"),
+    ),
+    Rule(
+        f"self.kind != 'mtls' || self.subject.matches('^{_escaped(SPIFFE_ID)}$')",
+        "a workload is named by its whole SPIFFE id, and another name would be nobody's; write it as its certificate has it",
         ("spec", "target", "principal"),
     ),
+    Rule(
+        f"self.kind != 'service-account' || self.subject.matches('^{_escaped(SERVICE_ACCOUNT)}$')",
+        "another name would be nobody's; write system:serviceaccount:<namespace>:<name>",
+        ("spec", "target", "principal"),
+    ),
+    Rule(_WHOLE.format("self"), _ISSUER, ("spec", "target", "principal")),
     Rule(
         "(self.mode == 'Drain') == (has(self.drainSeconds) && self.drainSeconds > 0)",
         "set drainSeconds with `mode: Drain` and only then",
@@ -88,7 +148,7 @@ _CACHE_EPOCH = (
     ),
     Rule(
         f"({_OF_PEOPLE} && has(self.incident)) || !(self.deny || self.readmit || has(self.credentialsIssuedBefore))",
-        "deny, readmit and credentialsIssuedBefore belong to an incident of a Tenant or Principal; set both",
+        "deny, readmit and credentialsIssuedBefore belong to an incident of a Tenant, Principal or Compartment; set both",
         ("spec",),
     ),
     Rule("!(self.deny && self.readmit)", "deny and readmit contradict each other; set one", ("spec",)),
@@ -139,6 +199,8 @@ _FENCE_LEASE = (
 RULES: Final[Mapping[str, tuple[Rule, ...]]] = {
     "ServingPool": _SERVING_POOL,
     "Tenant": _TENANT,
+    "CacheScope": _CACHE_SCOPE,
+    "PublicSource": _PUBLIC_SOURCE,
     "CacheEpoch": _CACHE_EPOCH,
     "EpochLedger": EPOCH_LEDGER,
     "FenceLease": _FENCE_LEASE,

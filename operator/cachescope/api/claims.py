@@ -4,6 +4,8 @@ Rules:
 
 - a claim has one text, whatever the order in which its fields were written: two equal claims are equal texts;
 - a Secret of API keys is claimed by its namespace and name; the namespace is the Tenant's own, so nobody claims another's Secret;
+- a workload is claimed by its SPIFFE id, a ServiceAccount by its namespace and name: each is one credential, so two of these claims
+  overlap when they are equal. Which namespaces may claim which is left to `claim_rules`;
 - a claim of a token has one value, unless the provider's `listClaims` names it; a list of several where one is due matches nobody;
 - two claims on tokens overlap when no claim of a token (`aud` is one) tells them apart: one that both ask for, with different
   values, and that has one value in each token. Whom a token speaks for within a tenant (`principalClaim`) separates no tenants.
@@ -21,9 +23,12 @@ from dataclasses import dataclass, field
 
 from cachescope.api.tenants import Tenant
 from cachescope.core.errors import SpecError
+from cachescope.core.spiffe import SpiffeId, read_spiffe_id
 
 API_KEYS = "api-keys:"
 JWT = "jwt:"
+MTLS = "mtls:"
+SERVICE_ACCOUNT = "service-account:"
 AUDIENCE = "aud"
 
 Lists = Mapping[str, Collection[str]]
@@ -75,7 +80,30 @@ class JwtClaim:
         return all(theirs.get(name, value) == value for name, value in self.told_apart_by(lists).items())
 
 
-Claim = ApiKeysClaim | JwtClaim
+@dataclass(frozen=True)
+class MtlsClaim:
+    """All client certificates of one workload."""
+
+    spiffe_id: SpiffeId
+
+    def __str__(self) -> str:
+        """`mtls:<SPIFFE id>`."""
+        return f"{MTLS}{self.spiffe_id}"
+
+
+@dataclass(frozen=True)
+class ServiceAccountClaim:
+    """All tokens of one ServiceAccount of this cluster."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        """`service-account:<namespace>/<name>`."""
+        return f"{SERVICE_ACCOUNT}{self.namespace}/{self.name}"
+
+
+Claim = ApiKeysClaim | JwtClaim | MtlsClaim | ServiceAccountClaim
 
 
 def claims_of(tenant: Tenant) -> tuple[str, ...]:
@@ -86,8 +114,12 @@ def claims_of(tenant: Tenant) -> tuple[str, ...]:
 def declared(tenant: Tenant) -> list[Claim]:
     """The claims that a Tenant declares, as values."""
     identities = tenant.spec.identities
-    keys: list[Claim] = [ApiKeysClaim(tenant.namespace, item.secret_name) for item in identities.api_keys]
-    return keys + [JwtClaim(item.provider, item.audience, item.claims, item.principal_claim) for item in identities.jwt]
+    return [
+        *(ApiKeysClaim(tenant.namespace, item.secret_name) for item in identities.api_keys),
+        *(JwtClaim(item.provider, item.audience, item.claims, item.principal_claim) for item in identities.jwt),
+        *(MtlsClaim(read_spiffe_id(item.spiffe_id)) for item in identities.mtls),
+        *(ServiceAccountClaim(item.namespace or tenant.namespace, item.name) for item in identities.service_accounts),
+    ]
 
 
 def values_of(claim: object, *, several: bool) -> Sequence[str]:
@@ -124,19 +156,23 @@ def read_claim(text: str) -> Claim:
     """
     try:
         if text.startswith(API_KEYS):
-            return _api_keys(text.removeprefix(API_KEYS))
+            return ApiKeysClaim(*_names(text.removeprefix(API_KEYS)))
         if text.startswith(JWT):
             return _jwt(json.loads(text.removeprefix(JWT)))
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        if text.startswith(MTLS):
+            return MtlsClaim(read_spiffe_id(text.removeprefix(MTLS)))
+        if text.startswith(SERVICE_ACCOUNT):
+            return ServiceAccountClaim(*_names(text.removeprefix(SERVICE_ACCOUNT)))
+    except (SpecError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise SpecError(f"the claim {text!r} cannot be read ({error!r}); update the older of operator and gateway") from error
     raise SpecError(f"the claim {text!r} is of a kind that is not known here; update the older of operator and gateway")
 
 
-def _api_keys(text: str) -> ApiKeysClaim:
+def _names(text: str) -> tuple[str, str]:
     namespace, slash, name = text.partition("/")
     if not (namespace and slash and name) or "/" in name:
-        raise ValueError("namespace and name of a Secret are needed")
-    return ApiKeysClaim(namespace, name)
+        raise ValueError("the namespace and the name of an object are needed")
+    return namespace, name
 
 
 def _jwt(fields: dict[str, object]) -> JwtClaim:

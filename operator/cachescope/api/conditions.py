@@ -20,6 +20,7 @@ class ConditionType(StrEnum):
     ACCEPTED = "Accepted"
     HELD = "Held"
     FENCED = "Fenced"
+    USABLE = "Usable"
 
 
 class Reason(StrEnum):
@@ -55,11 +56,17 @@ class Reason(StrEnum):
     ACCEPTED = "Accepted"
     IDENTITY_TAKEN = "IdentityTaken"
     UNKNOWN_PROVIDER = "UnknownProvider"
+    FOREIGN_SERVICE_ACCOUNT = "ForeignServiceAccount"
     SECRET_NOT_FOUND = "SecretNotFound"  # noqa: S105 - a reason
     SECRET_NOT_LABELLED = "SecretNotLabelled"  # noqa: S105 - a reason
     REFERENCE_NOT_FOUND = "ReferenceNotFound"
     AWAITING_FENCE = "AwaitingFence"
     SUSPENDED = "Suspended"
+
+    APPROVED = "Approved"
+    NOT_APPROVED = "NotApproved"
+    WITHDRAWN = "Withdrawn"
+    NOTHING_PUBLIC = "NothingPublic"
 
     SPEC_BEHIND_LEDGER = "SpecBehindLedger"
     JUMP_TOO_LARGE = "JumpTooLarge"
@@ -114,17 +121,23 @@ _BY_STATE: Final[Mapping[ConditionType, Mapping[State, tuple[Reason, ...]]]] = {
     },
     # Of a Tenant, CacheScope or CacheEpoch.
     ConditionType.ACCEPTED: {
-        "True": (Reason.ACCEPTED, Reason.SUSPENDED),
+        "True": (Reason.ACCEPTED, Reason.SUSPENDED, Reason.NOTHING_PUBLIC),
         "False": (
             Reason.INVALID_SPEC,
             Reason.IDENTITY_TAKEN,
             Reason.UNKNOWN_PROVIDER,
+            Reason.FOREIGN_SERVICE_ACCOUNT,
             Reason.SECRET_NOT_FOUND,
             Reason.SECRET_NOT_LABELLED,
             Reason.REFERENCE_NOT_FOUND,
             Reason.AWAITING_FENCE,
             Reason.LEDGER_UNUSABLE,
         ),
+    },
+    # Of a PublicSource.
+    ConditionType.USABLE: {
+        "True": (Reason.APPROVED,),
+        "False": (Reason.NOT_APPROVED, Reason.EXPIRED, Reason.WITHDRAWN, Reason.INVALID_SPEC),
     },
     # Of a CacheEpoch; `Fenced` also of a ServingPool.
     # `Acknowledged`: by every process. `Expired`: the others were not heard of for longer than their rights last.

@@ -13,6 +13,7 @@ GROUP: Final = "cachescope.dev"
 VERSION: Final = "v1alpha1"
 API_VERSION: Final = "cachescope.dev/v1alpha1"
 OBJECT_NAME = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"
+NAMESPACE_NAME = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 DNS_LABEL = r"^[a-z]([-a-z0-9]*[a-z0-9])?$"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import ClassVar, Literal
 
@@ -10,44 +11,68 @@ from pydantic import AwareDatetime, Field, model_validator
 from cachescope.api.documents import Resource, Strict
 from cachescope.api.statuses import CacheEpochStatus
 from cachescope.core.epochs import MAX_EPOCH
+from cachescope.core.errors import SpecError
+from cachescope.core.scopes import JWT, MTLS, SERVICE_ACCOUNT
+from cachescope.core.service_accounts import read_subject
+from cachescope.core.spiffe import read_spiffe_id
 
-OF_PEOPLE = frozenset({"Tenant", "Principal"})
+OF_PEOPLE = frozenset({"Tenant", "Principal", "Compartment"})
+_READERS: Mapping[str, Callable[[str], object]] = {MTLS: read_spiffe_id, SERVICE_ACCOUNT: read_subject}
 
 
 class PrincipalName(Strict):
     """Whom a credential speaks for."""
 
-    kind: Literal["api-key", "jwt"] = Field(description="How the credential is verified.")
-    issuer: str = Field("", max_length=512, description="The `iss` of its tokens; empty for API keys.")
-    subject: str = Field(min_length=1, max_length=512, description="The API key's principal, or the token's principal claim.")
+    kind: Literal["api-key", "jwt", "mtls", "service-account"] = Field(description="How the credential is verified.")
+    issuer: str = Field("", max_length=512, description="With `jwt` the `iss` of its tokens; otherwise empty.")
+    subject: str = Field(
+        min_length=1,
+        max_length=2048,
+        description="The API key's principal, the token's principal claim, the SPIFFE id, or "
+        "`system:serviceaccount:<namespace>:<name>`.",
+    )
+
+    @model_validator(mode="after")
+    def _subject(self) -> PrincipalName:
+        """A name that no credential can have would deny nobody, and say nothing of it."""
+        read = _READERS.get(self.kind)
+        try:
+            if read is not None:
+                read(self.subject)
+        except SpecError as error:
+            raise ValueError(str(error)) from error
+        return self
 
     @model_validator(mode="after")
     def _issuer(self) -> PrincipalName:
-        if (self.kind == "jwt") != bool(self.issuer):
-            raise ValueError("tokens have an issuer and API keys have none; set issuer with `kind: jwt` and only then")
+        if (self.kind == JWT) != bool(self.issuer):
+            raise ValueError("tokens have an issuer and other credentials have none; set issuer with `kind: jwt` and only then")
         return self
 
 
 class EpochTarget(Strict):
     """What the epoch belongs to. It cannot be changed: make another CacheEpoch."""
 
-    kind: Literal["ServingPool", "CacheScope", "Tenant", "Principal", "Namespace"] = Field(
+    kind: Literal["ServingPool", "CacheScope", "Tenant", "Principal", "Compartment", "Namespace"] = Field(
         "ServingPool",
-        description="`ServingPool`, `CacheScope`: what is cached there. `Tenant`, `Principal`: what they were allowed. "
-        "`Namespace`: every ledger of this namespace; for `restored` alone.",
+        description="`ServingPool`, `CacheScope`: what is cached there. `Tenant`, `Principal`, `Compartment`: what they were "
+        "allowed. `Namespace`: every ledger of this namespace; for `restored` alone.",
     )
     name: str = Field(
         "",
         pattern=r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?)?$",
         max_length=253,
-        description="Name of the object in this namespace; of a principal its Tenant. Empty for `Namespace`.",
+        description="Name of the object in this namespace; of a principal or compartment its Tenant. Empty for `Namespace`.",
     )
     principal: PrincipalName | None = Field(None, description="Of the Tenant; with `kind: Principal` and only then.")
+    compartment: str = Field("", max_length=253, description="Its name, of the Tenant; with `kind: Compartment` and only then.")
 
     @model_validator(mode="after")
     def _whole(self) -> EpochTarget:
         if (self.kind == "Principal") != (self.principal is not None):
             raise ValueError("set principal with `kind: Principal` and only then")
+        if (self.kind == "Compartment") != bool(self.compartment):
+            raise ValueError("set compartment with `kind: Compartment` and only then")
         if (self.kind == "Namespace") != (self.name == ""):
             raise ValueError("set name, except with `kind: Namespace`")
         return self
@@ -108,14 +133,17 @@ class CacheEpochSpec(Strict):
     incident: Incident | None = None
     deny: bool = Field(
         False,
-        description="Of a tenant or principal, with an incident: its credentials are refused from then on, also after this object "
-        "is deleted, until an incident with `readmit`.",
+        description="Of a tenant, principal or compartment, with an incident: its credentials are refused from then on, also after "
+        "this object is deleted, until an incident with `readmit`. Of a compartment: in that compartment.",
     )
-    readmit: bool = Field(False, description="Of a tenant or principal, with an incident: takes back every `deny` of before.")
+    readmit: bool = Field(
+        False, description="Of a tenant, principal or compartment, with an incident: takes back every `deny` of before."
+    )
     credentials_issued_before: AwareDatetime | None = Field(
         None,
-        description="Of a tenant or principal, with an incident: credentials issued before are refused (a token's `iat`, an API "
-        "key's `created`; one that says neither is refused too). Whole seconds, at most a day ahead; never taken back.",
+        description="Of a tenant, principal or compartment, with an incident: credentials issued before are refused (a token's "
+        "`iat`, an API key's `created`, a certificate's beginning; one that says none of them is refused too). Whole seconds, at "
+        "most a day ahead; never taken back.",
     )
     restored: Restored | None = Field(None, description="With `kind: Namespace` and an incident, and only then.")
 
@@ -133,7 +161,9 @@ class CacheEpochSpec(Strict):
     def _of_people(self) -> CacheEpochSpec:
         asked = self.deny or self.readmit or self.credentials_issued_before is not None
         if asked and (self.target.kind not in OF_PEOPLE or self.incident is None):
-            raise ValueError("deny, readmit and credentialsIssuedBefore belong to an incident of a Tenant or Principal; set both")
+            raise ValueError(
+                "deny, readmit and credentialsIssuedBefore belong to an incident of a Tenant, Principal or Compartment; set both"
+            )
         if self.deny and self.readmit:
             raise ValueError("deny and readmit contradict each other; set one")
         return self
@@ -155,7 +185,7 @@ class CacheEpochSpec(Strict):
 
 
 class CacheEpoch(Resource):
-    """A declared epoch of a pool, a scope, a tenant or a principal."""
+    """A declared epoch of a pool, a scope, a tenant, a principal or a compartment."""
 
     KIND: ClassVar[str] = "CacheEpoch"
     PLURAL: ClassVar[str] = "cacheepochs"

@@ -9,6 +9,7 @@ from cachescope.api.documents import Resource
 from cachescope.api.epochs import CacheEpoch
 from cachescope.api.ledgers import EpochLedger, FenceLease
 from cachescope.api.pools import ServingPool
+from cachescope.api.public_sources import PublicSource
 from cachescope.api.scopes import CacheScope
 from cachescope.api.tenants import Tenant
 
@@ -81,6 +82,18 @@ KINDS: Final = (
             _WHY,
             Column("Pools", ".spec.pools", wide=True),
             Column("Tenants", ".spec.tenants", wide=True),
+        ),
+    ),
+    Kind(
+        PublicSource,
+        "psource",
+        (
+            _condition("Usable", "Usable"),
+            _condition("Reason", "Usable", "reason"),
+            Column("Expires", ".spec.approval.expires"),
+            Column("Title", ".spec.title"),
+            Column("Owner", ".spec.owner", wide=True),
+            Column("Digest", ".spec.digest", wide=True),
         ),
     ),
     Kind(

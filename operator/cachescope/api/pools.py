@@ -229,8 +229,10 @@ class Guard(Strict):
 class Sharing(Strict):
     """What is reused, and what people do after an incident."""
 
-    stage: Literal["Observe", "Tenant"] = Field(
-        "Tenant", description="`Observe`: nothing is reused. `Tenant`: what scopes allow, within a tenant."
+    stage: Literal["Observe", "Tenant", "Public"] = Field(
+        "Tenant",
+        description="`Observe`: nothing is reused. `Tenant`: what scopes allow, within a tenant. `Public`: and, across tenants, "
+        "what scopes of class `Public` allow.",
     )
     resume_after: str | None = Field(
         None,

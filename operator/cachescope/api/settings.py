@@ -8,13 +8,16 @@ import yaml
 from packaging.version import InvalidVersion, Version
 from pydantic import Field, StringConstraints, ValidationError, field_validator, model_validator
 
-from cachescope.api.documents import OBJECT_NAME, Strict, faults
+from cachescope.api.documents import NAMESPACE_NAME, OBJECT_NAME, Strict, faults
 from cachescope.core.errors import SpecError
+from cachescope.core.spiffe import TRUST_DOMAIN_PATTERN
 
 MEBIBYTE = 1024 * 1024
+SERVICE_ACCOUNTS_PROVIDER = "service-accounts"
+"""What the cluster's own issuer is called. No provider may have the name, so that no Tenant claims its tokens by it."""
 
 ClaimName = Annotated[str, StringConstraints(min_length=1, max_length=128)]
-Namespace = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", max_length=63)]
+Namespace = Annotated[str, StringConstraints(pattern=NAMESPACE_NAME, max_length=63)]
 
 
 class JwksSource(Strict):
@@ -59,18 +62,66 @@ class IdentityProvider(Strict):
         return self.namespaces is None or namespace in self.namespaces
 
 
+class TrustDomain(Strict):
+    """Workloads that may be Tenants by their certificates."""
+
+    name: str = Field(pattern=f"^{TRUST_DOMAIN_PATTERN}$", description="The trust domain of their SPIFFE ids.")
+    namespaces: tuple[Namespace, ...] | None = Field(
+        None, description="Whose Tenants may claim its SPIFFE ids; without it those of every namespace that is served."
+    )
+
+    def admits(self, namespace: str) -> bool:
+        """Whether Tenants of a namespace may claim its SPIFFE ids."""
+        return self.namespaces is None or namespace in self.namespaces
+
+
+class ClientCa(Strict):
+    """Who vouches for the certificates of clients. Every authority in it can vouch for every trust domain that is listed."""
+
+    secret_name: str = Field(
+        pattern=OBJECT_NAME, description="A Secret with the key `ca.crt`, in PEM; a renewed one is taken over in place."
+    )
+    trust_domains: tuple[TrustDomain, ...] = Field(
+        min_length=1, max_length=64, description="A certificate of another trust domain identifies nobody."
+    )
+
+    @model_validator(mode="after")
+    def _unique(self) -> ClientCa:
+        if len({domain.name for domain in self.trust_domains}) != len(self.trust_domains):
+            raise ValueError("two trust domains have the same name; merge them")
+        return self
+
+
 class Tls(Strict):
     """The certificate of the clients' door."""
 
     secret_name: str = Field(
         pattern=OBJECT_NAME, description="A Secret of type kubernetes.io/tls; a renewed one is taken over in place."
     )
+    client_ca: ClientCa | None = Field(
+        None,
+        description="With it, clients may present a certificate. One that does not verify fails the handshake; without one, other "
+        "credentials are as good as before.",
+    )
+
+
+class ServiceAccounts(Strict):
+    """Tokens of this cluster's ServiceAccounts. Issuer and keys come from the API server."""
+
+    audience: str = Field(
+        min_length=1, max_length=512, description="What `aud` must be, alone. Choose one that nothing else in the cluster takes."
+    )
+    algorithms: tuple[str, ...] = Field(("RS256", "ES256"), min_length=1, description="Allowed; only asymmetric ones.")
+    leeway_seconds: int = Field(30, ge=0, le=300)
 
 
 class Settings(Strict):
     """Settings of the gateway."""
 
     identity_providers: tuple[IdentityProvider, ...] = ()
+    service_accounts: ServiceAccounts | None = Field(
+        None, description="Without it tokens of ServiceAccounts are those of an issuer that nobody knows."
+    )
     max_request_bytes: int = Field(16 * MEBIBYTE, ge=1024, le=256 * MEBIBYTE)
     stream_idle_seconds: int = Field(600, ge=1)
     shared_pool_namespaces: tuple[Namespace, ...] = Field(
@@ -112,8 +163,15 @@ class Settings(Strict):
         """The claims that may have several values, by provider."""
         return {provider.name: frozenset(provider.list_claims) for provider in self.identity_providers}
 
+    @property
+    def trust_domains(self) -> tuple[TrustDomain, ...]:
+        """The trust domains whose certificates identify somebody."""
+        return self.tls.client_ca.trust_domains if self.tls and self.tls.client_ca else ()
+
     @model_validator(mode="after")
     def _unique(self) -> Settings:
+        if any(provider.name == SERVICE_ACCOUNTS_PROVIDER for provider in self.identity_providers):
+            raise ValueError(f"{SERVICE_ACCOUNTS_PROVIDER!r} is the cluster's own issuer; rename the provider")
         for field in ("name", "issuer"):
             values = [getattr(provider, field) for provider in self.identity_providers]
             if len(values) != len(set(values)):

@@ -96,7 +96,13 @@ class TenantStatus(ConditionedStatus):
 class CacheScopeStatus(ConditionedStatus):
     """Whether the rule applies."""
 
-    effective_class: str = Field("", description="The class that applies; empty while none does.")
+    effective_class: str = Field(
+        "", description="The widest class that applies now: of `Public` it is `Tenant` while nothing can be public."
+    )
+
+
+class PublicSourceStatus(ConditionedStatus):
+    """Whether the text may be shared; see the condition `Usable`."""
 
 
 class FenceCounts(Status):

@@ -6,8 +6,10 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, StringConstraints, field_validator
 
-from cachescope.api.documents import OBJECT_NAME, Resource, Strict
+from cachescope.api.documents import NAMESPACE_NAME, OBJECT_NAME, Resource, Strict
+from cachescope.api.epochs import PrincipalName
 from cachescope.api.statuses import TenantStatus
+from cachescope.core.spiffe import MAX_BYTES, PATTERN
 
 MOST_OF_A_NAME = 128
 ClaimValue = Annotated[str, StringConstraints(max_length=512)]
@@ -43,19 +45,69 @@ class JwtClaimsIdentity(Strict):
         return claims
 
 
+class MtlsIdentity(Strict):
+    """A workload with a certificate of its own."""
+
+    spiffe_id: str = Field(
+        pattern=f"^{PATTERN}$",
+        max_length=MAX_BYTES,
+        description="The one URI in its certificate, exactly; its trust domain is one of the installation's.",
+    )
+
+
+class ServiceAccountIdentity(Strict):
+    """A ServiceAccount of this cluster."""
+
+    name: str = Field(pattern=OBJECT_NAME, max_length=253, description="Name of the ServiceAccount.")
+    namespace: str | None = Field(
+        None,
+        pattern=NAMESPACE_NAME,
+        max_length=63,
+        description="Its namespace; this one without it. Another one is allowed to Tenants of the installation's namespace alone.",
+    )
+
+
 class Identities(Strict):
     """By which credentials a tenant is recognised."""
 
     api_keys: tuple[ApiKeysIdentity, ...] = Field((), max_length=64, description="API keys, by the Secret with their hashes.")
     jwt: tuple[JwtClaimsIdentity, ...] = Field((), max_length=64, description="Tokens, by provider and claims.")
+    mtls: tuple[MtlsIdentity, ...] = Field((), max_length=64, description="Client certificates, by SPIFFE id.")
+    service_accounts: tuple[ServiceAccountIdentity, ...] = Field(
+        (), max_length=64, description="ServiceAccounts, by their tokens for the installation's audience."
+    )
+
+
+class CompartmentMembers(Strict):
+    """Who is authorized for one compartment."""
+
+    name: str = Field(min_length=1, max_length=253, description="Its name, as clients send it in `x-cachescope-compartment`.")
+    principals: tuple[PrincipalName, ...] = Field(max_length=256, description="Whose credentials are authorized for it.")
+
+
+class Compartments(Strict):
+    """Matters within the tenant, and who is authorized for which. A compartment that a client merely names is refused."""
+
+    claim: str = Field(
+        "",
+        max_length=MOST_OF_A_NAME,
+        description="The claim of its tokens that lists the compartments a token is authorized for: one text or a list of texts, "
+        "each of at most 253 characters. Anything else authorizes for none.",
+    )
+    members: tuple[CompartmentMembers, ...] = Field(
+        (), max_length=256, description="Compartments, with the principals that are authorized beside those whose token says so."
+    )
 
 
 class TenantSpec(Strict):
     """Who the tenant is."""
 
     identities: Identities = Identities()
+    compartments: Compartments = Compartments()
     sensitivity: Literal["Standard", "High"] = Field(
-        "Standard", description="`High`: its requests are refused rather than decided by a gateway that lost its right."
+        "Standard",
+        description="`High`: served only by pools that admit no other Tenant, never public, and refused rather than decided by a "
+        "gateway that lost its right.",
     )
     suspended: bool = Field(False, description="All requests of the tenant are refused.")
 

@@ -27,7 +27,8 @@ POLL_SECONDS = 0.25
 UNSEEN_SECONDS = 5.0
 """After which a CacheEpoch that nobody looked at is a reason to ask whether an operator works, and then again."""
 TIMED_OUT = 3
-_PLURALS = {kind.KIND: kind.PLURAL for kind in (ServingPool, CacheScope, Tenant)} | {"Principal": Tenant.PLURAL}
+_OF_A_TENANT = dict.fromkeys(("Principal", "Compartment"), Tenant.PLURAL)
+_PLURALS = {kind.KIND: kind.PLURAL for kind in (ServingPool, CacheScope, Tenant)} | _OF_A_TENANT
 
 
 class Api(Protocol):

@@ -6,6 +6,7 @@ import typer
 
 from cachescope.cli import keys
 from cachescope.cli.doctor.command import doctor
+from cachescope.cli.explain import explain
 from cachescope.cli.main import run_app
 from cachescope.cli.restored import restored
 from cachescope.cli.revoke import readmit, revoke
@@ -20,6 +21,7 @@ app = typer.Typer(
 )
 app.command("status")(status)
 app.command("doctor")(doctor)
+app.command("explain")(explain)
 app.command("rollback")(rollback)
 app.add_typer(revoke, name="revoke")
 app.add_typer(readmit, name="readmit")

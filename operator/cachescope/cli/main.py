@@ -12,6 +12,7 @@ import typer
 from cachescope import __version__, logs
 from cachescope.cli import keys, output
 from cachescope.cli.doctor.command import doctor
+from cachescope.cli.explain import explain
 from cachescope.cli.restored import restored
 from cachescope.cli.revoke import readmit, revoke
 from cachescope.cli.rollback import rollback
@@ -24,6 +25,7 @@ app = typer.Typer(
 app.add_typer(keys.app, name="keys")
 app.command("status")(status)
 app.command("doctor")(doctor)
+app.command("explain")(explain)
 app.command("rollback")(rollback)
 app.add_typer(revoke, name="revoke")
 app.add_typer(readmit, name="readmit")

@@ -1,4 +1,4 @@
-"""`revoke` and `readmit`: what a tenant or a principal was allowed holds no longer, or again."""
+"""`revoke` and `readmit`: what a tenant, a principal or a compartment was allowed holds no longer, or again."""
 
 from __future__ import annotations
 
@@ -13,15 +13,24 @@ from cachescope.cli.declaring import carry_out
 from cachescope.cli.incident_options import DEFAULT_TIMEOUT, IncidentId, Namespace, Reason, Timeout, Wait
 from cachescope.cli.incidents import cache_epoch, new_id
 from cachescope.core.errors import SpecError
+from cachescope.core.scopes import API_KEY, JWT, MTLS, SERVICE_ACCOUNT
+from cachescope.core.service_accounts import PREFIX, read_subject
+from cachescope.core.spiffe import read_spiffe_id
 
-revoke = typer.Typer(no_args_is_help=True, help="Refuse the credentials of a tenant or a principal, and close what they have open.")
-readmit = typer.Typer(no_args_is_help=True, help="Take every denial of a tenant or a principal back.")
+revoke = typer.Typer(
+    no_args_is_help=True, help="Refuse what a tenant, principal or compartment may do, and close what they have open."
+)
+readmit = typer.Typer(no_args_is_help=True, help="Take every denial of a tenant, principal or compartment back.")
 
 READMIT = {"readmit": True}
+PRINCIPALS = ("--api-key SUBJECT", "--jwt ISSUER SUBJECT", "--mtls SPIFFE_ID", "--service-account NAMESPACE:NAME")
 
 Name = Annotated[str, typer.Argument(help="Name of the Tenant.")]
+Compartment = Annotated[str, typer.Argument(help="Name of the compartment.")]
 ApiKey = Annotated[str | None, typer.Option("--api-key", metavar="SUBJECT", help="Principal of the tenant's API keys.")]
 Jwt = Annotated[tuple[str, str] | None, typer.Option("--jwt", metavar="ISSUER SUBJECT", help="`iss` and principal of its tokens.")]
+Mtls = Annotated[str | None, typer.Option("--mtls", metavar="SPIFFE_ID", help="Workload with client certificates.")]
+Account = Annotated[str | None, typer.Option("--service-account", metavar="NAMESPACE:NAME", help="ServiceAccount of this cluster.")]
 IssuedBefore = Annotated[
     str | None,
     typer.Option(
@@ -41,6 +50,29 @@ class Asked(NamedTuple):
     wait: bool
     timeout: float
     exact: bool = False
+
+
+class Who(NamedTuple):
+    """Whom the options name."""
+
+    api_key: str | None
+    jwt: tuple[str, str] | None
+    mtls: str | None
+    service_account: str | None
+
+    @property
+    def by_kind(self) -> dict[str, str | None]:
+        """Subjects by the kind of credential, of those that have no issuer.
+
+        Raises:
+            SpecError: One is a name that no credential has.
+        """
+        if self.mtls is not None:
+            read_spiffe_id(self.mtls)
+        account = None if self.service_account is None else PREFIX + self.service_account
+        if account is not None:
+            read_subject(account)
+        return {API_KEY: self.api_key, MTLS: self.mtls, SERVICE_ACCOUNT: account}
 
 
 @revoke.command("tenant")
@@ -67,6 +99,8 @@ def revoke_principal(  # noqa: PLR0913 - one for each option
     reason: Reason,
     api_key: ApiKey = None,
     jwt: Jwt = None,
+    mtls: Mtls = None,
+    service_account: Account = None,
     issued_before: IssuedBefore = None,
     rotate: Rotate = False,
     incident: IncidentId = None,
@@ -77,7 +111,26 @@ def revoke_principal(  # noqa: PLR0913 - one for each option
     """Refuse all credentials that speak for one principal of a tenant, and say when that is true everywhere."""
     refused = _refused(issued_before, rotate=rotate, now=datetime.now(UTC))
     asked = Asked(reason, incident, namespace, wait, timeout, _exact(issued_before))
-    _carry_out("revoke", _principal(tenant, api_key, jwt), refused, asked)
+    _carry_out("revoke", _principal(tenant, Who(api_key, jwt, mtls, service_account)), refused, asked)
+
+
+@revoke.command("compartment")
+def revoke_compartment(  # noqa: PLR0913 - one for each option
+    tenant: Name,
+    compartment: Compartment,
+    *,
+    reason: Reason,
+    issued_before: IssuedBefore = None,
+    rotate: Rotate = False,
+    incident: IncidentId = None,
+    namespace: Namespace = None,
+    wait: Wait = True,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+) -> None:
+    """Refuse all requests of one compartment of a tenant, and say when that is true everywhere."""
+    refused = _refused(issued_before, rotate=rotate, now=datetime.now(UTC))
+    asked = Asked(reason, incident, namespace, wait, timeout, _exact(issued_before))
+    _carry_out("revoke", _compartment(tenant, compartment), refused, asked)
 
 
 @readmit.command("tenant")
@@ -95,30 +148,59 @@ def readmit_tenant(
 
 
 @readmit.command("principal")
-def readmit_principal(
+def readmit_principal(  # noqa: PLR0913 - one for each option
     tenant: Name,
     *,
     reason: Reason,
     api_key: ApiKey = None,
     jwt: Jwt = None,
+    mtls: Mtls = None,
+    service_account: Account = None,
     incident: IncidentId = None,
     namespace: Namespace = None,
     wait: Wait = True,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
     """Take every denial of a principal back."""
-    _carry_out("readmit", _principal(tenant, api_key, jwt), READMIT, Asked(reason, incident, namespace, wait, timeout))
+    _carry_out(
+        "readmit",
+        _principal(tenant, Who(api_key, jwt, mtls, service_account)),
+        READMIT,
+        Asked(reason, incident, namespace, wait, timeout),
+    )
+
+
+@readmit.command("compartment")
+def readmit_compartment(
+    tenant: Name,
+    compartment: Compartment,
+    *,
+    reason: Reason,
+    incident: IncidentId = None,
+    namespace: Namespace = None,
+    wait: Wait = True,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+) -> None:
+    """Take every denial of a compartment back."""
+    _carry_out("readmit", _compartment(tenant, compartment), READMIT, Asked(reason, incident, namespace, wait, timeout))
 
 
 def _tenant(name: str) -> dict[str, Any]:
     return {"kind": "Tenant", "name": name}
 
 
-def _principal(tenant: str, api_key: str | None, jwt: tuple[str, str] | None) -> dict[str, Any]:
-    if (api_key is None) == (jwt is None):
-        raise SpecError("name one principal: --api-key SUBJECT, or --jwt ISSUER SUBJECT")
-    who = {"kind": "jwt", "issuer": jwt[0], "subject": jwt[1]} if jwt else {"kind": "api-key", "subject": api_key}
-    return {"kind": "Principal", "name": tenant, "principal": who}
+def _compartment(tenant: str, name: str) -> dict[str, Any]:
+    return {"kind": "Compartment", "name": tenant, "compartment": name}
+
+
+def _principal(tenant: str, who: Who) -> dict[str, Any]:
+    """The principal that is named: exactly one, in a form that some credential can have."""
+    named = [{"kind": kind, "subject": subject} for kind, subject in who.by_kind.items() if subject is not None]
+    if who.jwt:
+        named.append({"kind": JWT, "issuer": who.jwt[0], "subject": who.jwt[1]})
+    if len(named) != 1:
+        raise SpecError(f"name one principal: {', '.join(PRINCIPALS[:-1])}, or {PRINCIPALS[-1]}")
+    return {"kind": "Principal", "name": tenant, "principal": named[0]}
 
 
 def _refused(issued_before: str | None, *, rotate: bool, now: datetime) -> dict[str, Any]:

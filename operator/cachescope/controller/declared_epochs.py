@@ -5,8 +5,8 @@ Rules:
 - a CacheEpoch speaks of objects of its own namespace, and names them; what is kept is named by their UIDs, so that an object that
   was deleted and made anew is another target;
 - of a pool the ledger is its own; of a scope it is that of every pool of the namespace, since one that the scope names no more may
-  still answer what it was asked under it; of a tenant and of a principal they are the authorization ledgers of its own namespace
-  and of every namespace whose pools may admit it;
+  still answer what it was asked under it; of a tenant, principal or compartment they are the authorization ledgers of its own
+  namespace and of every namespace whose pools may admit it;
 - a namespace has authorization ledgers from its first pool on and for ever: that its last pool was deleted ends no pod.
 """
 
@@ -81,7 +81,7 @@ def of_pool(store: Store, targets: SecretKey, pool: Document) -> Iterator[Declar
 
 
 def of_people(store: Store, targets: SecretKey, namespaces: Iterable[str | None]) -> Iterator[Declared]:
-    """What is declared for tenants and principals of some namespaces (`None` for all)."""
+    """What is declared for tenants, principals and compartments of some namespaces (`None` for all)."""
     documents = [item for namespace in namespaces for item in store.all("CacheEpoch", namespace)]
     for key, epoch in _readable(documents):
         if epoch.spec.target.kind in OF_PEOPLE and (target := _person(store, targets, key.namespace, epoch)):
@@ -122,7 +122,7 @@ def has_authorization(store: Store, namespace: str) -> bool:
 def missing(store: Store, key: Key, epoch: CacheEpoch) -> str:
     """What a CacheEpoch names and nobody made, for people; empty when all of it is there."""
     target = epoch.spec.target
-    kind = {"Principal": "Tenant"}.get(target.kind, target.kind)
+    kind = {"Principal": "Tenant", "Compartment": "Tenant"}.get(target.kind, target.kind)
     if kind == "Namespace" or store.get(kind, key.namespace, target.name) is not None:
         return ""
     return f"there is no such {kind} in this namespace; create it, or correct spec.target.name"
@@ -138,6 +138,8 @@ def _person(store: Store, targets: SecretKey, namespace: str, epoch: CacheEpoch)
     if tenant is None:
         return None  # its epochs stand where they stood; another tenant of that name is another target
     uid = str(tenant["metadata"]["uid"])
+    if epoch.spec.target.compartment:
+        return target_name(targets, TargetKind.COMPARTMENT, uid, epoch.spec.target.compartment)
     if who is None:
         return target_name(targets, TargetKind.TENANT, uid)
     return target_name(targets, TargetKind.PRINCIPAL, uid, who.kind, who.issuer, who.subject)

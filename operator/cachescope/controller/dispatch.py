@@ -15,7 +15,7 @@ AUTHORIZATIONS: Final = "Authorization"
 """Work on the authorization ledgers of a namespace; no kind of the API."""
 POLICY_SECONDS: Final = 1.0
 HELD_SECONDS: Final = 1.0
-_POLICY: Final = frozenset({"Tenant", "CacheScope", "ServingPool", API_KEYS})
+_POLICY: Final = frozenset({"Tenant", "CacheScope", "PublicSource", "ServingPool", API_KEYS})
 _CHILDREN: Final = frozenset(kind.kind for kind in WATCHED if kind.selector == CHILDREN)
 
 
@@ -80,6 +80,9 @@ def affected(store: Store, key: Key, documents: Iterable[Document]) -> Iterator[
         yield from (Key("ServingPool", namespace, name) for name in _owners(documents))
     elif kind == API_KEYS:
         yield from (_key("Tenant", item) for item in store.all("Tenant", namespace) if key.name in _secret_names(item))
+    elif kind == "PublicSource":
+        yield key
+        yield from (_key("CacheScope", item) for item in store.all("CacheScope", namespace))
     elif kind in ("ServingPool", "Tenant", "CacheScope"):
         yield key
         yield from _neighbours(store, key, list(documents))

@@ -18,13 +18,13 @@ from __future__ import annotations
 import heapq
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from cachescope.api.claims import Claim, JwtClaim, declared, read_claim
+from cachescope.api.claim_rules import ClaimRules, Refusal
+from cachescope.api.claims import Claim, declared, read_claim
 from cachescope.api.documents import parse
-from cachescope.api.settings import IdentityProvider
 from cachescope.api.tenants import Tenant
 from cachescope.controller.claim_index import ClaimIndex, Holding, Owner
 from cachescope.core.errors import SpecError
@@ -58,19 +58,21 @@ class Acceptance:
     Attributes:
         accepted: Claims that it holds from now on, and since when.
         taken: Claims that another holds, or gets first.
-        unknown: Claims on providers that the installation does not have, or not for its namespace.
+        unknown: Claims on providers or trust domains that the installation does not have, or not for its namespace.
+        foreign: Claims on ServiceAccounts of another namespace.
     """
 
     accepted: Mapping[str, int]
     taken: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
+    foreign: tuple[str, ...] = ()
 
 
 class Claimants:
     """All Tenants, and what stands between them: what they hold, what is promised to them, and what is reserved.
 
     Args:
-        providers: The installation's identity providers.
+        rules: Which claims the installation takes.
         clock: Seconds of a clock that only rises.
 
     Attributes:
@@ -78,8 +80,8 @@ class Claimants:
         index: The claims that stand.
     """
 
-    def __init__(self, providers: Iterable[IdentityProvider], *, clock: Callable[[], float] = time.monotonic) -> None:
-        self._providers = {item.name: item for item in providers}
+    def __init__(self, rules: ClaimRules, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._rules = rules
         self._clock = clock
         self._by_owner: dict[Owner, Claimant] = {}
         self._standing: defaultdict[Owner, set[str]] = defaultdict(set)
@@ -89,7 +91,7 @@ class Claimants:
         self._undecided: set[Owner] = set()
         self._waiting: defaultdict[Holding, set[Owner]] = defaultdict(set)
         self._blockers: dict[Owner, set[Holding]] = {}
-        self.index = ClaimIndex({name: frozenset(item.list_claims) for name, item in self._providers.items()})
+        self.index = ClaimIndex(rules.lists)
         self.latest = 0
 
     def put(self, claimant: Claimant) -> set[Owner]:
@@ -143,13 +145,14 @@ class Claimants:
             since: For what is accepted now; later than all before.
         """
         claimant = self._by_owner[owner]
-        known = {text: self._admits(owner, claim) for text, claim in claimant.wanted.items()}
+        refused = {text: self._rules.refusal(claim, owner.namespace) for text, claim in claimant.wanted.items()}
         # Kept also while its provider is missing: a slip in the settings must not hand an identity to somebody else.
-        kept = {text for text in known if text in claimant.held or (known[text] and text in self._standing[owner])}
+        kept = {text for text in refused if text in claimant.held or (not refused[text] and text in self._standing[owner])}
         return Acceptance(
-            {text: claimant.held.get(text, since) for text in known if text in kept},
-            tuple(text for text in known if known[text] and text not in kept),
-            tuple(text for text in known if not known[text]),
+            {text: claimant.held.get(text, since) for text in refused if text in kept},
+            tuple(text for text in refused if not refused[text] and text not in kept),
+            tuple(text for text in refused if refused[text] is Refusal.UNKNOWN),
+            tuple(text for text in refused if refused[text] is Refusal.FOREIGN),
         )
 
     def waits(self, owner: Owner) -> float | None:
@@ -161,7 +164,7 @@ class Claimants:
         owner = claimant.owner
         self._wait_no_more(owner)
         for text, claim in claimant.wanted.items():
-            if text in self._standing[owner] or not self._admits(owner, claim):
+            if text in self._standing[owner] or self._rules.refusal(claim, owner.namespace):
                 continue
             blocker = self.index.blocker(owner, claim)
             if blocker is None:
@@ -218,12 +221,6 @@ class Claimants:
             left = {text: until for text, until in reserved.items() if text not in claimant.held}
             if left:
                 self._reserved[claimant.owner] = left
-
-    def _admits(self, owner: Owner, claim: Claim) -> bool:
-        if not isinstance(claim, JwtClaim):
-            return True
-        provider = self._providers.get(claim.provider)
-        return provider is not None and provider.admits(owner.namespace)
 
 
 def claimant_of(document: Mapping[str, Any]) -> Claimant:

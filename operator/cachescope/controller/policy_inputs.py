@@ -16,7 +16,7 @@ from cachescope.core.types import Digest
 from cachescope.kube.rest import Document, Rest
 from cachescope.kube.watched import pages
 
-_INPUTS: Final = tuple(kind for kind in WATCHED if kind.kind in {"ServingPool", "Tenant", "CacheScope", API_KEYS})
+_INPUTS: Final = tuple(kind for kind in WATCHED if kind.kind in {"ServingPool", "Tenant", "CacheScope", "PublicSource", API_KEYS})
 _KINDS: Final = frozenset(kind.kind for kind in _INPUTS)
 
 

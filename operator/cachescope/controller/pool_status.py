@@ -69,15 +69,17 @@ def _before(seen: Observed) -> Mapping[str, Any]:
 def _mode_reason(seen: Observed) -> str:
     # A version that does not is refused with the spec.
     engine = seen.pool.spec.engine
-    enforced = f"{engine.type} {engine.version} enforces the salt of every request on all routes that are served"
+    enforced = f"{engine.type} {engine.version} enforces the salt of every request on all routes that reach its cache"
     if seen.shared or not seen.pool.spec.allowed_tenants.namespaces.match_labels:
         return enforced
     return f"{enforced}; allowedTenants counts for nothing: its namespace is not in the installation's sharedPoolNamespaces"
 
 
 def _routes(pool: ServingPool) -> tuple[RouteStatus, ...]:
-    found = capability(pool.spec.engine.version)
-    return tuple(RouteStatus(route=path, capability=found.value) for _, path in sorted(ROUTES))
+    salted = {path: route.salt.since for (_, path), route in sorted(ROUTES.items()) if route.salt}
+    return tuple(
+        RouteStatus(route=path, capability=capability(pool.spec.engine.version, since).value) for path, since in salted.items()
+    )
 
 
 def _engines(guards: Sequence[Process]) -> tuple[EngineStatus, ...]:

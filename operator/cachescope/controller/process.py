@@ -29,6 +29,7 @@ from cachescope.controller.outcomes import Outcomes
 from cachescope.controller.policy_inputs import PolicyInputs
 from cachescope.controller.pool_ledgers import PoolLedgers
 from cachescope.controller.pools import Pools
+from cachescope.controller.public_sources import PublicSources
 from cachescope.controller.root_keys import RootKeys
 from cachescope.controller.scopes import Scopes
 from cachescope.controller.store import Key, Store
@@ -115,7 +116,8 @@ class Process:
             reconcilers = {
                 "ServingPool": Pools(site).reconcile,
                 "Tenant": tenants.reconcile,
-                "CacheScope": Scopes(site).reconcile,
+                "CacheScope": Scopes(site, time.time).reconcile,
+                "PublicSource": PublicSources(site, time.time).reconcile,
                 "CacheEpoch": CacheEpochs(site, self._rulers).reconcile,
                 AUTHORIZATIONS: Authorizations(site.ledgers.site, self._rulers, self._policy, self._gateways).reconcile,
             }

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
+from cachescope.api.claim_rules import ClaimRules
 from cachescope.api.conditions import ConditionType, Reason
 from cachescope.api.documents import parse
 from cachescope.api.tenants import Tenant
@@ -58,7 +59,7 @@ class Tenants:
         self._site = site
         self._rulers = rulers
         self._now = now
-        self._claimants = Claimants(site.settings.identity_providers, clock=clock)
+        self._claimants = Claimants(ClaimRules(site.settings, site.platform.namespace), clock=clock)
         self._secrets = TenantSecrets(site.rest, site.store, clock=clock, again=site.again)
         self._lock = asyncio.Lock()
         self._unsure: set[Key] = set()
@@ -161,19 +162,33 @@ def _denying(epochs: Sequence[str]) -> str:
 
 
 def _accepted(tenant: Tenant, found: Acceptance, secrets: Mapping[str, Reason]) -> Verdict:
+    fault = _of_claims(found) or _of_secrets(secrets)
+    if fault is not None:
+        return fault
+    if tenant.spec.suspended:
+        return Verdict(ConditionType.ACCEPTED, "True", Reason.SUSPENDED, "all requests of the tenant are refused")
+    return Verdict(ConditionType.ACCEPTED, "True", Reason.ACCEPTED, f"{len(found.accepted)} identities are recognised")
+
+
+def _of_claims(found: Acceptance) -> Verdict | None:
     if found.taken:
         advice = "narrow it by a claim that has one value per token, or remove it"
         return _no(Reason.IDENTITY_TAKEN, f"another tenant holds an identity that overlaps {_shown(found.taken)}; {advice}")
+    if found.foreign:
+        advice = "move the Tenant or the ServiceAccount, or have the platform declare the Tenant in the installation's namespace"
+        return _no(Reason.FOREIGN_SERVICE_ACCOUNT, f"a ServiceAccount is of another namespace: {_shown(found.foreign)}; {advice}")
     if found.unknown:
-        what = f"the installation has no such identity provider for this namespace: {_shown(found.unknown)}"
-        return _no(Reason.UNKNOWN_PROVIDER, f"{what}; use another of its settings, or have the namespace added to the provider's")
+        what = f"the installation's settings have nothing for this namespace that could verify {_shown(found.unknown)}"
+        return _no(Reason.UNKNOWN_PROVIDER, f"{what}; use another identity provider or trust domain, or have the platform add it")
+    return None
+
+
+def _of_secrets(secrets: Mapping[str, Reason]) -> Verdict | None:
     for name, reason in sorted(secrets.items()):
         if reason is Reason.SECRET_NOT_FOUND:
             return _no(reason, f"the Secret {name!r} does not exist; make it with `cachescope keys create`")
         return _no(reason, f'the Secret {name!r} is not read without the label {API_KEYS_LABEL}: "true"; add it')
-    if tenant.spec.suspended:
-        return Verdict(ConditionType.ACCEPTED, "True", Reason.SUSPENDED, "all requests of the tenant are refused")
-    return Verdict(ConditionType.ACCEPTED, "True", Reason.ACCEPTED, f"{len(found.accepted)} identities are recognised")
+    return None
 
 
 def _no(reason: Reason, message: str) -> Verdict:

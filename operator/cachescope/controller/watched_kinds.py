@@ -55,7 +55,7 @@ class WatchedKind:
 
 
 WATCHED: Final = (
-    *(WatchedKind(kind) for kind in ("ServingPool", "Tenant", "CacheScope", "CacheEpoch", "EpochLedger")),
+    *(WatchedKind(kind) for kind in ("ServingPool", "Tenant", "CacheScope", "PublicSource", "CacheEpoch", "EpochLedger")),
     *(
         WatchedKind(kind, CHILDREN)
         for kind in (

@@ -287,9 +287,7 @@ def _by_namespace(asked: Declared) -> Mapping[str, Sequence[Declaration]]:
     return found
 
 
-_LOST = Postponed(
-    "the ledger of this tenant or principal was deleted or restored; the operator deals with that first: see its events"
-)
+_LOST = Postponed("the ledger of this target was deleted or restored; the operator deals with that first: see its events")
 
 
 def _waiting(

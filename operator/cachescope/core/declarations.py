@@ -54,9 +54,9 @@ class Declaration:
         stop_public: Of a pool: its incident stops public sharing.
         bypass: Of a pool: its incident switches reuse off.
         drain_seconds: For how long what is in flight may drain; 0 cuts it.
-        deny: Of a tenant or principal: its credentials are refused.
-        readmit: Of a tenant or principal: takes back every denial of before.
-        issued_before: Of a tenant or principal: credentials issued before this second since 1970 are refused; 0 refuses none.
+        deny: Of a tenant, principal or compartment: its credentials are refused.
+        readmit: Of a tenant, principal or compartment: takes back every denial of before.
+        issued_before: Of these three: credentials issued before this second since 1970 are refused; 0 refuses none.
     """
 
     name: str

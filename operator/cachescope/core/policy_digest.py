@@ -110,6 +110,7 @@ def _namespace(document: Document) -> Document:
 _PARTS: Final[Mapping[str, Callable[[Document], Document]]] = {
     "Tenant": _tenant,
     "CacheScope": _declared,
+    "PublicSource": _declared,
     "ServingPool": _pool,
     "Secret": _secret,
     "Namespace": _namespace,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cachescope.core.digests import digest
+from cachescope.core.digests import Plain, digest
 from cachescope.core.epochs import EpochVector
 from cachescope.core.types import Digest, Namespace, ScopeClass
 
@@ -48,6 +48,7 @@ class IdentityRecord:
         policy_revision: Revision of this scope's own policy.
         lineages: Ids of the histories of the pool's ledger and of the authorization ledger.
         epochs: Epochs of every target at or above the class.
+        sources: Ids and epochs of what a trusted application says the texts were taken from; no part of the salt.
     """
 
     cache_object: str
@@ -61,7 +62,12 @@ class IdentityRecord:
     policy_revision: int
     lineages: tuple[str, str]
     epochs: EpochVector
+    sources: tuple[tuple[str, int | None], ...] = ()
+
+    def fields(self) -> dict[str, Plain]:
+        """Every field as a plain value."""
+        return {**vars(self), "scope": self.scope.value, "engine": vars(self.engine), "epochs": self.epochs.entries}
 
     def digest(self) -> Digest:
         """Digest of the whole record over canonical JSON."""
-        return digest({**vars(self), "scope": self.scope.value, "engine": vars(self.engine), "epochs": self.epochs.entries})
+        return digest(self.fields())

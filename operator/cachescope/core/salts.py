@@ -34,12 +34,21 @@ def salt(key: Key, record: IdentityRecord, nonce: bytes | None = None) -> Salt:
     Raises:
         ValueError: The nonce is missing for `Request` scope, or too short.
     """
+    checked_nonce(record, nonce)
+    mac = key.mac("cachescope/salt/v1", key.id, salted_fields(record), nonce)
+    return Salt(base64.urlsafe_b64encode(mac).rstrip(b"=").decode())
+
+
+def checked_nonce(record: IdentityRecord, nonce: bytes | None) -> None:
+    """Refuse what would let two requests share that must not.
+
+    Raises:
+        ValueError: The nonce is missing for `Request` scope, or too short.
+    """
     if nonce is None and record.scope is ScopeClass.REQUEST:
         raise ValueError("Request scope takes a fresh nonce; pass 16 random bytes")
     if nonce is not None and len(nonce) < NONCE_BYTES:
         raise ValueError(f"a nonce has {NONCE_BYTES} random bytes, not {len(nonce)}; pass a longer one")
-    mac = key.mac("cachescope/salt/v1", key.id, salted_fields(record), nonce)
-    return Salt(base64.urlsafe_b64encode(mac).rstrip(b"=").decode())
 
 
 def salted_fields(record: IdentityRecord) -> tuple[Field, ...]:

@@ -11,11 +11,18 @@ Rules:
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from cachescope.core.errors import SpecError
 from cachescope.core.frames import Field
 from cachescope.core.keys import Key
 from cachescope.core.types import Digest, Namespace, ScopeClass
+
+API_KEY: Final = "api-key"
+JWT: Final = "jwt"
+MTLS: Final = "mtls"
+SERVICE_ACCOUNT: Final = "service-account"
+CREDENTIAL_KINDS: Final = (API_KEY, JWT, MTLS, SERVICE_ACCOUNT)
 
 
 @dataclass(frozen=True)
@@ -23,9 +30,11 @@ class Credential:
     """Who a verified credential speaks for.
 
     Attributes:
-        kind: How it was verified: `api-key` or `jwt`.
-        issuer: Who vouches for it: the JWT's `iss`; empty for API keys, whose issuer is the tenant.
-        subject: The stable name of the principal: the JWT's principal claim, or the API key's principal.
+        kind: How it was verified: one of `CREDENTIAL_KINDS`.
+        issuer: Who vouches for it: the JWT's `iss`. Empty for the others: of API keys it is the tenant, a SPIFFE id names its own,
+            and of ServiceAccounts it is this cluster, whatever name its issuer has at the time.
+        subject: The stable name of the principal: the JWT's principal claim, the API key's principal, the SPIFFE id, or the
+            ServiceAccount as its tokens name it (`system:serviceaccount:<namespace>:<name>`).
     """
 
     kind: str

@@ -33,7 +33,10 @@ class ScopeClass(str, Enum):
     @property
     def width(self) -> int:
         """Position from the widest (0) to the narrowest (4)."""
-        return list(ScopeClass).index(self)
+        return _WIDTHS[self]
+
+
+_WIDTHS = {scope: width for width, scope in enumerate(ScopeClass)}
 
 
 class Reuse(str, Enum):

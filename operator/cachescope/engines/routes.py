@@ -3,7 +3,8 @@
 Rules:
 
 - a route that is not listed does not exist, and a field that is not listed is refused;
-- what nobody has shown is `UNKNOWN`, and `UNKNOWN` is never treated as `ENFORCED`.
+- what nobody has shown is `UNKNOWN`, and `UNKNOWN` is never treated as `ENFORCED`;
+- a route without a salt field is one whose requests never reach the cache; there is no third kind.
 """
 
 from __future__ import annotations
@@ -24,11 +25,41 @@ class Capability(StrEnum):
 
 
 class Dialect(StrEnum):
-    """Which of OpenAI's request shapes a route speaks."""
+    """What a route is asked for, and in whose words; part of a request's content, since each has defaults of its own."""
 
     CHAT = "chat"
+    CHAT_BATCH = "chat-batch"
     COMPLETION = "completion"
     RESPONSE = "response"
+    MESSAGE = "message"
+    COUNTING = "counting"
+    EMBEDDING = "embedding"
+    POOLING = "pooling"
+    CLASSIFICATION = "classification"
+    SCORE = "score"
+    RERANKING = "reranking"
+    TOKENIZATION = "tokenization"
+    DETOKENIZATION = "detokenization"
+
+
+class Kind(StrEnum):
+    """What JSON a field may hold; `null` always passes, and means that the client did not ask.
+
+    The value ends the sentence "… is not …". An engine would turn `"true"` into true and `"7"` into 7: what is one thing here and
+    another there is refused.
+    """
+
+    TEXT = "text"
+    TEXTS = "a list of texts"
+    TEXT_OR_TEXTS = "text or a list of texts"
+    BOOLEAN = "true or false"
+    INTEGER = "an integer"
+    INTEGERS = "a list of integers"
+    NUMBER = "a number"
+    OBJECT = "an object"
+    LIST = "a list"
+    SHAPED = "of the documented shape"
+    """Held to a shape of its own, by the gateway's contents."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,14 +67,27 @@ class Shape:
     """The names that a JSON object may hold.
 
     Attributes:
-        keep: Names that pass.
+        keep: Names that pass, each with what it may hold.
         drop: Names that are removed without a word.
         refuse: Names that are refused, each with its reason; `null` and `false` mean that the client did not ask, and are removed.
     """
 
-    keep: frozenset[str]
+    keep: Mapping[str, Kind]
     drop: frozenset[str] = frozenset()
     refuse: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+
+
+@dataclass(frozen=True, slots=True)
+class SaltField:
+    """How a route takes its salt.
+
+    Attributes:
+        name: The body field that carries it.
+        since: First version in which the salt reaches the cache on every path of this route.
+    """
+
+    name: str
+    since: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +99,8 @@ class Route:
         path: Exact path, without a query.
         dialect: Which request shape it speaks.
         body: Names that the request's body may hold.
-        salt_field: The body field that carries the salt.
+        asks: What must be there: exactly one of these sets of names, whole, and nothing of another.
+        salt: How it takes its salt; `None` where no request ever reaches the cache.
         not_content: Kept names that cannot change the tokens of the prompt; every other kept name is content.
         forced: Values that are always set, whatever the client says.
     """
@@ -64,6 +109,7 @@ class Route:
     path: str
     dialect: Dialect
     body: Shape
-    salt_field: str
+    asks: tuple[frozenset[str], ...]
+    salt: SaltField | None
     not_content: frozenset[str]
     forced: Mapping[str, bool] = field(default_factory=lambda: MappingProxyType({}))

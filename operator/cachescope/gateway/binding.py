@@ -2,9 +2,10 @@
 
 Rules:
 
-- the salt carries the epochs of the targets at or above the class; the permit carries those of every target of the request, so that
-  a revoked principal is refused also where its cache is shared with its tenant;
-- cache epochs (pool, scope) stand in the pool's ledger, authorization epochs (tenant, principal) in its namespace's;
+- the salt carries the epochs of the targets at or above the class, of `Public` those of pool and scope alone, which all who share
+  have; the permit carries those of every target of the request, so that a revoked principal is refused also where its cache is
+  shared;
+- cache epochs (pool, scope) stand in the pool's ledger, authorization epochs (tenant, compartment, principal) in its namespace's;
 - a permit allows reuse only under the gateway's own right, to a guard that has one, and where nothing switched reuse off;
 - the salt is made for what the chosen endpoint loaded, and the permit says so;
 - a permit is signed with the key that the guard last signed with: after a rotation the guard may not have the newest one yet.
@@ -13,9 +14,10 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from cachescope.api.pools import ServingPool
+from cachescope.core.classes import Context, Placement
 from cachescope.core.digests import sha256
 from cachescope.core.endpoints import Endpoint
 from cachescope.core.epochs import EpochVector, target_name
@@ -33,7 +35,6 @@ from cachescope.gateway.keys import GatewayKeys
 from cachescope.gateway.policy import EffectiveScope
 
 Entropy = Callable[[int], bytes]
-_OF_ONE_PRINCIPAL = frozenset({ScopeClass.PRINCIPAL, ScopeClass.REQUEST})
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,7 @@ class Asker:
     Attributes:
         pool: The pool.
         scope: The effective scope.
+        placement: Where the request belongs.
         seen: The ledger states that stand for the pool.
         namespace: Whom it separates.
         shared: Epochs of the targets at or above the class; part of the salt.
@@ -52,6 +54,7 @@ class Asker:
 
     pool: ServingPool
     scope: EffectiveScope
+    placement: Placement
     seen: Seen
     namespace: Namespace
     shared: EpochVector
@@ -61,29 +64,65 @@ class Asker:
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """What is asked, as digests: everything that can change the tokens, and the tool schemas (or empty)."""
+    """What is asked: everything that can change the tokens and the tool schemas (or empty) as digests, and what is said of it."""
 
     content: Digest
     toolset: Digest = ABSENT
+    context: Context = field(default_factory=Context)
 
 
-def ask(keys: GatewayKeys, state: PoolState, *, identity: Identity, pool: ServingPool, scope: EffectiveScope) -> Asker:
-    """Derive namespace and epochs of a request from verified identity alone."""
-    one_principal = scope.scope_class in _OF_ONE_PRINCIPAL
-    subject = Subject(scope.scope_class, scope.uid, identity.tenant_uid, credential=identity.credential if one_principal else None)
-    tenant, principal = targets_of(keys.targets, identity)
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """Where a request belongs, on which pool, by which scope."""
+
+    pool: ServingPool
+    scope: EffectiveScope
+    placement: Placement
+
+
+def ask(keys: GatewayKeys, state: PoolState, *, identity: Identity, placed: Placed) -> Asker:
+    """Derive namespace and epochs of a request from verified identity and from where it belongs."""
+    pool, scope, placement = placed.pool, placed.scope, placed.placement
+    by_class = _targets_by_class(keys.targets, identity, placement)
     cache = state.pool.vector(*_cache_targets(keys.targets, pool, scope))
-    authorization = state.authorization.vector(tenant, principal)
-    shared = authorization if one_principal else state.authorization.vector(tenant)
+    shared = state.authorization.vector(*_at_or_above(by_class, placement.scope_class))
     return Asker(
         pool=pool,
         scope=scope,
+        placement=placement,
         seen=state.heads.seen,
-        namespace=namespace(keys.namespace, subject),
+        namespace=namespace(keys.namespace, subject_of(scope, placement, identity)),
         shared=EpochVector.of(dict(cache.entries + shared.entries)),
-        all=Epochs(cache, authorization),
+        all=Epochs(cache, state.authorization.vector(*by_class.values())),
         bypassed=state.pool.flags.bypasses or pool.spec.sharing.stage == "Observe",
     )
+
+
+def subject_of(scope: EffectiveScope, placement: Placement, identity: Identity) -> Subject:
+    """Whom a class separates: no more than it needs, so that those meet who may, and no less."""
+    found = placement.scope_class
+    if found is ScopeClass.PUBLIC:
+        return Subject(found, scope.uid, sources=placement.sources)
+    credential = identity.credential if found.width >= ScopeClass.PRINCIPAL.width else None
+    return Subject(found, scope.uid, identity.tenant_uid, placement.compartment, credential)
+
+
+def _targets_by_class(key: Key, identity: Identity, placement: Placement) -> dict[ScopeClass, TargetName]:
+    """The authorization targets of a request, each with the widest class whose caches are its own."""
+    tenant, principal = targets_of(key, identity)
+    found = {ScopeClass.TENANT: tenant, ScopeClass.PRINCIPAL: principal}
+    if placement.compartment is not None:
+        found[ScopeClass.COMPARTMENT] = compartment_target(key, identity.tenant_uid, placement.compartment)
+    return found
+
+
+def _at_or_above(targets: dict[ScopeClass, TargetName], scope_class: ScopeClass) -> list[TargetName]:
+    return [target for widest, target in targets.items() if widest.width <= scope_class.width]
+
+
+def compartment_target(key: Key, tenant_uid: str, compartment: str) -> TargetName:
+    """A compartment of a tenant, as ledgers name it."""
+    return target_name(key, TargetKind.COMPARTMENT, tenant_uid, compartment)
 
 
 def targets_of(key: Key, identity: Identity) -> tuple[TargetName, TargetName]:
@@ -100,26 +139,38 @@ def record(asker: Asker, content: Content, statement: Statement) -> IdentityReco
     return IdentityRecord(
         cache_object="kv",
         pool_uid=asker.pool.uid,
-        scope=asker.scope.scope_class,
+        scope=asker.placement.scope_class,
         namespace=asker.namespace,
         content_digest=content.content,
         engine=statement.engine,
-        prompt_bundle_digest=ABSENT,
+        prompt_bundle_digest=content.context.prompt_bundle,
         toolset_digest=content.toolset,
         policy_revision=asker.scope.policy_revision,
         lineages=asker.seen.lineages,
         epochs=asker.shared,
+        sources=tuple((source.id, source.epoch) for source in content.context.sources),
     )
 
 
-def reuse_of(asker: Asker, statement: Statement, *, right: bool) -> Reuse:
-    """What the cache may do for a request; `right` says whether the gateway's own right lasts."""
-    off = asker.bypassed or asker.scope.scope_class is ScopeClass.REQUEST
+def reuse_of(asker: Asker, statement: Statement, *, right: bool, cached: bool) -> Reuse:
+    """What the cache may do for a request.
+
+    Args:
+        asker: Who asks.
+        statement: The latest of the chosen guard.
+        right: Whether the gateway's own right lasts.
+        cached: Whether requests of this route reach the cache at all.
+    """
+    if not cached:
+        return Reuse.NONE
+    off = asker.bypassed or asker.placement.scope_class is ScopeClass.REQUEST
     return Reuse.FRESH if off or not right or statement.right_ms == 0 else Reuse.SALTED
 
 
-def salt_of(keys: GatewayKeys, identity_record: IdentityRecord, reuse: Reuse, entropy: Entropy) -> Salt:
-    """The salt of a record: one that nobody else ever gets, unless it may be reused."""
+def salt_of(keys: GatewayKeys, identity_record: IdentityRecord, reuse: Reuse, entropy: Entropy) -> Salt | None:
+    """The salt of a record: one that nobody else ever gets, unless it may be reused; `None` where there is no cache."""
+    if reuse is Reuse.NONE:
+        return None
     return salt(keys.salt, identity_record, None if reuse is Reuse.SALTED else entropy(NONCE_BYTES))
 
 

@@ -4,8 +4,10 @@ Rules:
 
 - what goes upstream is built from the parsed value, so that the engine reads what was checked here and nothing else;
 - a field is kept by list, removed by list, or refused by name; nothing unknown passes;
-- the salt is set last and stands exactly once;
-- whatever is kept is content unless the route lists it as no content: a new field separates, it never joins.
+- the salt is set last and stands exactly once, and on a route that takes none there is none;
+- whatever is kept is content unless the route lists it as no content: a new field separates, it never joins;
+- the dialect is part of the content: the same words make other tokens, or another answer, on another route. It is no part of the
+  salt: engines compare blocks by their tokens, so that within a scope two routes share what is equal, and nothing else.
 """
 
 from __future__ import annotations
@@ -21,8 +23,8 @@ from cachescope.core.digests import Plain, canonical, sha256
 from cachescope.core.record import ABSENT
 from cachescope.core.types import Digest, Salt
 from cachescope.engines.routes import Dialect, Route
-from cachescope.gateway import contents
-from cachescope.gateway.contents import BadBody, Check, Sieve
+from cachescope.gateway import anthropic_contents, contents, text_contents
+from cachescope.gateway.sieve import BadBody, Check, Sieve
 from cachescope.gateway.strict_json import Json, NotStrictJson, parse_object, shown
 
 __all__ = ["BadBody", "Json", "Sanitized", "content_digest", "parse_body", "sanitize", "toolset_digest", "with_salt"]
@@ -81,8 +83,9 @@ def sanitize(route: Route, fields: Mapping[str, Json]) -> Sanitized:
     sieve = Sieve()
     held = sieve.held(dict(fields), route.body, "")
     model = _model(held)
-    checked = {name: _checked(route, name, value, sieve) for name, value in held.items()}
-    _require(route, checked)
+    _require(route, held)
+    checks = CHECKS[route.dialect]
+    checked = {name: checks[name](value, sieve) if name in checks and value is not None else value for name, value in held.items()}
     clean = checked | dict(route.forced)
     tools = clean.get("tools")
     return Sanitized(
@@ -96,28 +99,36 @@ def sanitize(route: Route, fields: Mapping[str, Json]) -> Sanitized:
     )
 
 
-def with_salt(sanitized: Sanitized, salt: Salt) -> bytes:
+def with_salt(sanitized: Sanitized, salt: Salt | None) -> bytes:
     """The exact bytes to send upstream.
 
+    Args:
+        sanitized: What `sanitize` returned.
+        salt: The salt; `None` exactly where the route takes none.
+
     Raises:
-        ValueError: The salt is empty; an engine would take the request for an unsalted one.
+        ValueError: The salt is empty, or missing, or there is one for a route without: an engine would serve without it in silence.
     """
+    takes = sanitized.route.salt
+    if takes is None:
+        if salt is not None:
+            raise ValueError(f"{sanitized.route.path} takes no salt; pass None")
+        return orjson.dumps(sanitized.fields)
     if not salt:
         raise ValueError("a salt is never empty; build one with cachescope.core.salts")
-    salt_field = sanitized.route.salt_field
-    if salt_field in sanitized.fields:
+    if takes.name in sanitized.fields:
         raise RuntimeError("the body still holds a salt; pass what sanitize() returned")
-    return orjson.dumps({**sanitized.fields, salt_field: salt})
+    return orjson.dumps({**sanitized.fields, takes.name: salt})
 
 
-def content_digest(content: Mapping[str, Json]) -> Digest:
-    """Digest of what a request says, over canonical JSON (RFC 8785).
+def content_digest(dialect: Dialect, content: Mapping[str, Json]) -> Digest:
+    """Digest of what a request says in a dialect, over canonical JSON (RFC 8785).
 
     Raises:
         BadBody: A number has no canonical form; `param` names its field.
     """
     lines = b",".join(orjson.dumps(name) + b":" + _canonical(name, content[name]) for name in sorted(content))
-    return sha256(b"{" + lines + b"}")
+    return sha256(b'{"content":{' + lines + b'},"dialect":' + orjson.dumps(dialect.value) + b"}")
 
 
 def toolset_digest(tools: list[Json]) -> Digest:
@@ -161,28 +172,65 @@ def _model(fields: Mapping[str, Json]) -> str:
     return model
 
 
-def _checked(route: Route, name: str, value: Json, sieve: Sieve) -> Json:
-    check = _CHECKS[route.dialect].get(name)
-    if check is None or (value is None and name not in _REQUIRED.values()):
-        return value
-    return check(value, sieve)
-
-
 def _require(route: Route, fields: Mapping[str, Json]) -> None:
-    name = _REQUIRED[route.dialect]
-    if name not in fields:
-        raise BadBody(f"{name} is missing; send it", name, code="missing_required_parameter")
+    """What is asked for is there: exactly one of the route's alternatives."""
+    given = fields.keys() & frozenset().union(*route.asks)
+    if empty := sorted(name for name in given if fields[name] is None):
+        raise BadBody(f"{empty[0]} is null; send {_choices(route)}", empty[0], code="invalid_type")
+    if given in route.asks:
+        return
+    if begun := [names for names in route.asks if given < names]:
+        name = sorted(begun[0] - given)[0]
+        raise BadBody(f"{name} is missing; send {_choices(route)}", name, code="missing_required_parameter")
+    one = sorted(given)[-1]
+    raise BadBody(f"{one} is one too many; send {_choices(route)}", one, code="unsupported_parameter")
 
 
-_REQUIRED = {Dialect.CHAT: "messages", Dialect.COMPLETION: "prompt", Dialect.RESPONSE: "input"}
-_EVERYWHERE: Mapping[str, Check] = {
-    "stream": contents.stream,
+def _choices(route: Route) -> str:
+    return ", or ".join(" and ".join(sorted(names)) for names in route.asks)
+
+
+_OF_CHATS: Mapping[str, Check] = {"messages": contents.messages, "chat_template_kwargs": contents.template_arguments}
+_OF_CHAT: Mapping[str, Check] = {
+    **_OF_CHATS,
     "stream_options": contents.stream_options,
     "tool_choice": contents.tool_choice,
+    "tools": contents.chat_tools,
+}
+_OF_INPUT: Mapping[str, Check] = {**_OF_CHATS, "input": text_contents.prompt("input")}
+_OF_MESSAGE: Mapping[str, Check] = {
+    "messages": anthropic_contents.messages,
+    "system": anthropic_contents.system,
+    "tools": anthropic_contents.tools,
+    "tool_choice": anthropic_contents.tool_choice,
+    "thinking": anthropic_contents.thinking,
+    "output_config": anthropic_contents.output_config,
     "chat_template_kwargs": contents.template_arguments,
 }
-_CHECKS: Mapping[Dialect, Mapping[str, Check]] = {
-    Dialect.CHAT: {**_EVERYWHERE, "messages": contents.messages, "tools": contents.chat_tools},
-    Dialect.COMPLETION: {**_EVERYWHERE, "prompt": contents.prompt},
-    Dialect.RESPONSE: {**_EVERYWHERE, "input": contents.items, "tools": contents.response_tools},
+_OF_PAIRS: Mapping[str, Check] = {
+    "chat_template_kwargs": contents.template_arguments,
+    **{name: text_contents.texts(name) for name in (
+        "queries", "documents", "items", "data_1", "data_2", "text_1", "text_2",
+    )},
+}  # fmt: skip
+CHECKS: Mapping[Dialect, Mapping[str, Check]] = {
+    Dialect.CHAT: _OF_CHAT,
+    Dialect.CHAT_BATCH: {**_OF_CHATS, "messages": contents.conversations, "n": contents.one_answer},
+    Dialect.COMPLETION: {"prompt": text_contents.prompt("prompt"), "stream_options": contents.stream_options},
+    Dialect.RESPONSE: {
+        "input": contents.items,
+        "tools": contents.response_tools,
+        "tool_choice": contents.tool_choice,
+        "chat_template_kwargs": contents.template_arguments,
+    },
+    Dialect.MESSAGE: _OF_MESSAGE,
+    Dialect.COUNTING: _OF_MESSAGE,
+    Dialect.EMBEDDING: _OF_INPUT,
+    Dialect.POOLING: {**_OF_INPUT, "task": text_contents.task},
+    Dialect.CLASSIFICATION: _OF_INPUT,
+    Dialect.SCORE: _OF_PAIRS,
+    Dialect.RERANKING: {**_OF_PAIRS, "query": text_contents.query},
+    Dialect.TOKENIZATION: {**_OF_CHATS, "tools": contents.chat_tools},
+    Dialect.DETOKENIZATION: {},
 }
+"""By dialect and name: how a field of kind `SHAPED` is held to its shape."""

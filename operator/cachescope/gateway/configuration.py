@@ -19,13 +19,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+from cachescope.api.claim_rules import ClaimRules
 from cachescope.api.scopes import CacheScope
-from cachescope.api.settings import IdentityProvider
+from cachescope.api.settings import IdentityProvider, Settings
+from cachescope.core.public_sources import Source
 from cachescope.gateway.identity.api_keys import ApiKeys
 from cachescope.gateway.identity.authenticator import Authenticator
-from cachescope.gateway.identity.holders import api_keys, in_order, jwt_identities
+from cachescope.gateway.identity.certificates import Certificates
+from cachescope.gateway.identity.holders import Holding, accounts, api_keys, in_order, jwt_identities, workloads
 from cachescope.gateway.identity.jwks import KeySet
 from cachescope.gateway.identity.jwt_tokens import JwtTokens, Now, Provider
+from cachescope.gateway.identity.service_accounts import ClusterKeys, ServiceAccountTokens
 from cachescope.gateway.ledger_heads import LedgerHeads, LedgerRead
 from cachescope.gateway.mounted import Mounted, MountedFolder
 from cachescope.gateway.policy import Declared, Policy
@@ -45,6 +49,10 @@ _SHOWN = 20
 class KeySets(Protocol):
     """Gives the key set of a provider; the same one while the provider's setting is the same."""
 
+    @property
+    def cluster(self) -> ClusterKeys:
+        """The keys of the cluster's own issuer."""
+
     def of(self, provider: IdentityProvider, secrets: Path) -> KeySet:
         """The key set of a provider."""
 
@@ -57,6 +65,7 @@ class Inputs:
     pools: Mapping[Name, Reading[KnownPool]]
     tenants: Mapping[Name, Reading[KnownTenant]]
     scopes: Mapping[Name, Reading[CacheScope]]
+    sources: Mapping[Name, Reading[Source]]
     secrets: Mapping[Name, Reading[tuple[KeyEntry, ...]]]
     namespaces: Mapping[Name, Reading[dict[str, str]]]
     home: str = ""
@@ -182,6 +191,7 @@ class Configuration:
             pools=stores.pools.items(),
             tenants=stores.tenants.items(),
             scopes=stores.scopes.items(),
+            sources=stores.sources.items(),
             secrets=stores.secrets.items(),
             namespaces=stores.namespaces.items() if stores.namespaces else {},
             home=stores.home,
@@ -190,12 +200,19 @@ class Configuration:
 
     def _compiled(self, inputs: Inputs) -> Compiled:
         settings, tenants = inputs.mounted.settings, _values(inputs.tenants)
-        holdings = in_order(tenants)
-        providers = [self._provider(item) for item in settings.identity_providers]
-        tokens = JwtTokens(providers, jwt_identities(holdings, settings.identity_providers), self._now)
+        holdings = in_order(tenants, ClaimRules(settings, inputs.home))
+        claims = {tenant.uid: tenant.compartments.claim for tenant in tenants}
         keys = ApiKeys(api_keys(holdings, {name: reading.value or () for name, reading in inputs.secrets.items()}))
+        certificates = Certificates([domain.name for domain in settings.trust_domains], workloads(holdings), self._now)
         policy = Policy(declared(inputs))
-        return Compiled(inputs.mounted, policy, Authenticator(keys, tokens, policy.refused), faults_of(inputs))
+        authenticator = Authenticator(keys, self._tokens(settings, holdings, claims), policy.refused, certificates=certificates)
+        return Compiled(inputs.mounted, policy, authenticator, faults_of(inputs))
+
+    def _tokens(self, settings: Settings, holdings: list[Holding], compartments: Mapping[str, str]) -> JwtTokens:
+        providers = [self._provider(item) for item in settings.identity_providers]
+        taken = settings.service_accounts
+        own = ServiceAccountTokens(taken, self._key_sets.cluster, accounts(holdings)) if taken else None
+        return JwtTokens(providers, jwt_identities(holdings, compartments), self._now, own)
 
     def _provider(self, item: IdentityProvider) -> Provider:
         keys = self._key_sets.of(item, self._root / "secrets")
@@ -224,6 +241,7 @@ def declared(inputs: Inputs) -> Declared:
         namespaces={name.name: reading.value or {} for name, reading in inputs.namespaces.items()},
         home=inputs.home,
         shared=frozenset(inputs.mounted.settings.shared_pool_namespaces),
+        sources={(name.namespace, name.name): reading.value for name, reading in inputs.sources.items() if reading.value},
     )
 
 
@@ -233,6 +251,7 @@ def faults_of(inputs: Inputs) -> dict[str, str]:
         "ServingPool": inputs.pools,
         "Tenant": inputs.tenants,
         "CacheScope": inputs.scopes,
+        "PublicSource": inputs.sources,
         "Secret": inputs.secrets,
     }
     faults = {

@@ -1,11 +1,7 @@
-"""What a request says: messages, items, parts and tools, held to the shapes that are known to be text.
+"""What a request says in OpenAI's words: messages, items, parts and tools, held to the shapes that are known to be text.
 
-Rules:
-
-- every object has a list of names; another name is refused with its path, so that no part can carry what nobody looked at;
-- only text passes: engines cache images, audio and the like under hashes that know nothing of tenants, and take a client's `uuid`
-  in place of that hash (vllm-project/vllm#55439);
-- nothing is changed in place: what is returned is new wherever something was removed.
+Only text passes: engines cache images, audio and the like under hashes that know nothing of tenants, and take a client's `uuid` in
+place of that hash (vllm-project/vllm#55439).
 
 Names and shapes: OpenAI's API as the `openai` package has it, and what vLLM 0.32.0 reads in `renderers/chat_utils.py` and
 `entrypoints/openai/responses/utils.py`.
@@ -13,107 +9,49 @@ Names and shapes: OpenAI's API as the `openai` package has it, and what vLLM 0.3
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 
-from cachescope.core.errors import CacheScopeError
-from cachescope.engines.routes import Shape
-from cachescope.gateway.strict_json import Json, shown
-
-
-class BadBody(CacheScopeError):  # noqa: N818 - says what it is, as the HTTP status does
-    """The client's body cannot be served as it is; a 400 in OpenAI's shape.
-
-    Attributes:
-        message: What is wrong and what to do; safe to show to the client.
-        param: Path of the field at fault, or `None` for the whole body.
-        code: OpenAI's code: `invalid_json`, `invalid_type`, `invalid_value`, `missing_required_parameter`,
-            `unsupported_parameter` or `unsupported_value`.
-    """
-
-    def __init__(self, message: str, param: str | None = None, *, code: str = "invalid_value") -> None:
-        super().__init__(message)
-        self.message = message
-        self.param = param
-        self.code = code
-
-
-@dataclass(slots=True)
-class Sieve:
-    """Holds objects to shapes, and remembers what it removed.
-
-    Attributes:
-        removed: Names of fields that were removed; from the lists of shapes, so bounded.
-    """
-
-    removed: set[str] = field(default_factory=set)
-
-    def held(self, value: Json, shape: Shape, path: str) -> dict[str, Json]:
-        """The object with only the names that its shape keeps.
-
-        Raises:
-            BadBody: It is no object, or holds a name that is refused or unknown.
-        """
-        if not isinstance(value, dict):
-            raise BadBody(f"{path} is not an object; send one", path, code="invalid_type")
-        if value.keys() <= shape.keep:
-            return value
-        return {name: item for name, item in value.items() if self._passes(name, item, shape, path)}
-
-    def _passes(self, name: str, value: Json, shape: Shape, path: str) -> bool:
-        if name in shape.keep:
-            return True
-        where = f"{path}.{shown(name)}" if path else shown(name)
-        if name in shape.drop:
-            self.removed.add(name)
-            return False
-        reason = shape.refuse.get(name)
-        if reason is None:
-            raise BadBody(f"{where} is not supported; remove it", where, code="unsupported_parameter")
-        if value is None or value is False:
-            return False
-        raise BadBody(f"{where} is not supported: {reason}", where, code="unsupported_parameter")
+from cachescope.engines.routes import Kind, Shape
+from cachescope.gateway.sieve import MARKS, BadBody, Sieve, an_object, content, listed, shape, text_part
+from cachescope.gateway.strict_json import Json
 
 
 def messages(value: Json, sieve: Sieve) -> Json:
     """The messages of a chat."""
-    return [_message(item, sieve, f"messages[{at}]") for at, item in _listed(value, "messages")]
+    return _conversation(value, sieve, "messages")
+
+
+def conversations(value: Json, sieve: Sieve) -> Json:
+    """The messages of several chats that go together."""
+    chats = [_conversation(item, sieve, f"messages[{at}]") for at, item in listed(value, "messages")]
+    return _not_empty(chats, "messages")
 
 
 def items(value: Json, sieve: Sieve) -> Json:
     """The input of a response: text, or a list of items."""
     if isinstance(value, str):
         return value
-    return [_item(item, sieve, f"input[{at}]") for at, item in _listed(value, "input")]
-
-
-def prompt(value: Json, _: Sieve) -> Json:
-    """The prompt of a completion: text, tokens, or a list of either."""
-    if not value or not _is_prompt(value):
-        raise BadBody("prompt is not text, token ids, or a list of either; send one of these", "prompt", code="invalid_type")
-    return value
+    return [_item(item, sieve, f"input[{at}]") for at, item in listed(value, "input")]
 
 
 def chat_tools(value: Json, sieve: Sieve) -> Json:
     """The tools of a chat: functions only."""
-    return [_chat_tool(tool, sieve, f"tools[{at}]") for at, tool in _listed(value, "tools")]
+    return [_chat_tool(tool, sieve, f"tools[{at}]") for at, tool in listed(value, "tools")]
 
 
 def response_tools(value: Json, sieve: Sieve) -> Json:
     """The tools of a response: functions only; hosted tools would act outside this request."""
-    return [sieve.held(_function(tool, f"tools[{at}]"), _RESPONSE_TOOL, f"tools[{at}]") for at, tool in _listed(value, "tools")]
+    return [sieve.held(_function(tool, f"tools[{at}]"), _RESPONSE_TOOL, f"tools[{at}]") for at, tool in listed(value, "tools")]
 
 
 def tool_choice(value: Json, sieve: Sieve) -> Json:
     """Which tool to call: a word, or a function by name."""
-    return value if isinstance(value, str) else sieve.held(_function(value, "tool_choice"), _TOOL_CHOICE, "tool_choice")
-
-
-def stream(value: Json, _: Sieve) -> Json:
-    """Whether to stream; engines take `"true"` for true, so only real booleans leave no doubt."""
-    if not isinstance(value, bool):
-        raise BadBody("stream is not true or false; send one of these", "stream", code="invalid_type")
-    return value
+    if isinstance(value, str):
+        return value
+    choice = sieve.held(_function(value, "tool_choice"), _TOOL_CHOICE, "tool_choice")
+    if choice.get("function") is None:
+        return choice
+    return choice | {"function": sieve.held(choice["function"], _CHOSEN_FUNCTION, "tool_choice.function")}
 
 
 def stream_options(value: Json, sieve: Sieve) -> Json:
@@ -123,31 +61,38 @@ def stream_options(value: Json, sieve: Sieve) -> Json:
 
 def template_arguments(value: Json, _: Sieve) -> Json:
     """Arguments of the pool's chat template; never a template."""
-    if not isinstance(value, dict):
-        raise BadBody("chat_template_kwargs is not an object; send one", "chat_template_kwargs", code="invalid_type")
+    arguments = an_object(value, "chat_template_kwargs")
     for name in ("chat_template", "tokenize"):
-        if name in value:
+        if name in arguments:
             where = f"chat_template_kwargs.{name}"
             raise BadBody(f"{where} would replace the pool's own template; remove it", where, code="unsupported_parameter")
     return value
 
 
-def _is_prompt(value: Json) -> bool:
-    if not isinstance(value, list):
-        return isinstance(value, str)
-    kinds = set(map(type, value))
-    if not kinds <= {str, int, list}:
-        return False
-    return list not in kinds or all(set(map(type, item)) == {int} for item in value if isinstance(item, list))
+def one_answer(value: Json, _: Sieve) -> Json:
+    """How many answers a conversation of a batch gets."""
+    if type(value) is not int or value != 1:
+        raise BadBody("n is not 1; a batch has one answer a conversation", "n", code="unsupported_value")
+    return value
+
+
+def _conversation(value: Json, sieve: Sieve, path: str) -> Json:
+    return _not_empty([_message(item, sieve, f"{path}[{at}]") for at, item in listed(value, path)], path)
+
+
+def _not_empty(value: list[Json], path: str) -> Json:
+    if not value:
+        raise BadBody(f"{path} is empty; send at least one", path)
+    return value
 
 
 def _message(value: Json, sieve: Sieve, path: str) -> Json:
     message = sieve.held(value, _MESSAGE, path)
-    if not isinstance(message.get("role"), str):
-        raise BadBody(f"{path}.role is missing or not text; send one", f"{path}.role", code="missing_required_parameter")
+    if message.get("role") is None:
+        raise BadBody(f"{path}.role is missing; send one", f"{path}.role", code="missing_required_parameter")
     changed: dict[str, Json] = {}
     if "content" in message:
-        changed["content"] = _content(message["content"], _CHAT_PARTS, sieve, f"{path}.content")
+        changed["content"] = content(message["content"], _CHAT_PARTS, sieve, f"{path}.content")
     if message.get("tool_calls"):
         changed["tool_calls"] = _tool_calls(message["tool_calls"], sieve, f"{path}.tool_calls")
     return message | changed
@@ -158,7 +103,7 @@ def _tool_calls(value: Json, sieve: Sieve, path: str) -> Json:
         held = sieve.held(_function(item, where), _TOOL_CALL, where)
         return held | {"function": sieve.held(held.get("function"), _CALLED_FUNCTION, f"{where}.function")}
 
-    return [call(item, f"{path}[{at}]") for at, item in _listed(value, path)]
+    return [call(item, f"{path}[{at}]") for at, item in listed(value, path)]
 
 
 def _chat_tool(value: Json, sieve: Sieve, path: str) -> Json:
@@ -167,95 +112,71 @@ def _chat_tool(value: Json, sieve: Sieve, path: str) -> Json:
 
 
 def _item(value: Json, sieve: Sieve, path: str) -> Json:
-    if not isinstance(value, dict):
-        raise BadBody(f"{path} is not an object; send one", path, code="invalid_type")
-    kind = value.get("type", "message" if "role" in value else None)
-    found = _ITEMS.get(kind) if isinstance(kind, str) else None
-    if found is None:
+    found = an_object(value, path)
+    kind = found.get("type", "message" if "role" in found else None)
+    known = _ITEMS.get(kind) if isinstance(kind, str) else None
+    if known is None:
         why = f"{path}.type is not supported; send messages, function calls with their outputs, and reasoning as text"
         raise BadBody(why, f"{path}.type", code="unsupported_value")
-    shape, texts = found
-    item = sieve.held(value, shape, path)
-    changed = {name: _content(item[name], parts, sieve, f"{path}.{name}") for name, parts in texts.items() if name in item}
+    of_item, texts = known
+    item = sieve.held(value, of_item, path)
+    changed = {name: content(item[name], parts, sieve, f"{path}.{name}") for name, parts in texts.items() if name in item}
     return item | changed
 
 
-def _content(value: Json, parts: Mapping[str, Shape], sieve: Sieve, path: str) -> Json:
-    if value is None or isinstance(value, str):
-        return value
-    return [item if isinstance(item, str) else _part(item, parts, sieve, f"{path}[{at}]") for at, item in _listed(value, path)]
-
-
-def _part(value: Json, parts: Mapping[str, Shape], sieve: Sieve, path: str) -> Json:
-    kind = value.get("type") if isinstance(value, dict) else None
-    shape = parts.get(kind) if isinstance(kind, str) else None
-    if shape is None:
-        why = f"{path} is not text: multimodal input is not isolated between tenants yet; send text parts"
-        raise BadBody(why, path, code="unsupported_value")
-    return sieve.held(value, shape, path)
-
-
 def _function(value: Json, path: str) -> dict[str, Json]:
-    if not isinstance(value, dict):
-        raise BadBody(f"{path} is not an object; send one", path, code="invalid_type")
-    if value.get("type") != "function":
+    function = an_object(value, path)
+    if function.get("type") != "function":
         why = f"{path}.type is not `function`: hosted tools are not offered; use function tools"
         raise BadBody(why, f"{path}.type", code="unsupported_value")
-    return value
+    return function
 
 
-def _listed(value: Json, path: str) -> Iterable[tuple[int, Json]]:
-    if not isinstance(value, list):
-        raise BadBody(f"{path} is not a list; send one", path, code="invalid_type")
-    return enumerate(value)
-
-
-def _shape(*keep: str, drop: Iterable[str] = (), empty: Iterable[str] = ()) -> Shape:
-    """A shape; names in `empty` come as `null` in an answer that a client sends back, and mean nothing else."""
-    return Shape(frozenset(keep), frozenset(drop), dict.fromkeys(empty, "it is not offered; remove it"))
-
-
-# Marks for caches: a client may send them, and they mean nothing here. A `uuid` in a text part makes vLLM look for media in it.
-_MARKS = frozenset({"uuid", "cache_control", "prompt_cache_breakpoint", "cache_salt"})
-
-
-def _text(field_name: str, *more: str, drop: Iterable[str] = ()) -> Shape:
-    return _shape("type", field_name, *more, drop=_MARKS | set(drop))
-
-
-_CHAT_PARTS = {"text": _text("text"), "refusal": _text("refusal"), "thinking": _text("thinking", "closed")}
-_MESSAGE_PARTS = {
-    "input_text": _text("text"),
-    "output_text": _text("text", drop=("annotations", "logprobs")),
-    "text": _text("text"),
-    "refusal": _text("refusal"),
+_CHAT_PARTS = {
+    "text": text_part("text"),
+    "refusal": text_part("refusal"),
+    "thinking": text_part("thinking", {"closed": Kind.BOOLEAN}),
 }
-_REASONING_PARTS = {"reasoning_text": _text("text")}
-_SUMMARY_PARTS = {"summary_text": _text("text")}
-_MESSAGE = _shape(
-    "role", "content", "name", "tool_calls", "tool_call_id", "reasoning", "reasoning_content", "refusal",
-    drop=("annotations", *_MARKS), empty=("audio", "function_call"),
+_MESSAGE_PARTS = {
+    "input_text": text_part("text"),
+    "output_text": text_part("text", drop=("annotations", "logprobs")),
+    "text": text_part("text"),
+    "refusal": text_part("refusal"),
+}
+_REASONING_PARTS = {"reasoning_text": text_part("text")}
+_SUMMARY_PARTS = {"summary_text": text_part("text")}
+_MESSAGE = shape(
+    {
+        "role": Kind.TEXT, "content": Kind.SHAPED, "name": Kind.TEXT, "tool_calls": Kind.LIST, "tool_call_id": Kind.TEXT,
+        "reasoning": Kind.TEXT, "reasoning_content": Kind.TEXT, "refusal": Kind.TEXT,
+    },
+    drop=("annotations", *MARKS), empty=("audio", "function_call"),
 )  # fmt: skip
-_TOOL_CALL = _shape("id", "type", "function", drop=("index",))
-_CALLED_FUNCTION = _shape("name", "arguments")
-_CHAT_TOOL = _shape("type", "function", drop=_MARKS)
-_DECLARED_FUNCTION = _shape("name", "description", "parameters", "strict")
-_RESPONSE_TOOL = _shape(
-    "type", "name", "description", "parameters", "strict", empty=("allowed_callers", "defer_loading", "output_schema")
-)
-_TOOL_CHOICE = _shape("type", "name", "function")
-_STREAM_OPTIONS = _shape("include_usage", "continuous_usage_stats", drop=("include_obfuscation",))
+_TOOL_CALL = shape({"id": Kind.TEXT, "type": Kind.TEXT, "function": Kind.OBJECT}, drop=("index",))
+_CALLED_FUNCTION = shape({"name": Kind.TEXT, "arguments": Kind.TEXT})
+_CHAT_TOOL = shape({"type": Kind.TEXT, "function": Kind.OBJECT}, drop=MARKS)
+_FUNCTION = {"name": Kind.TEXT, "description": Kind.TEXT, "parameters": Kind.OBJECT, "strict": Kind.BOOLEAN}
+_DECLARED_FUNCTION = shape(_FUNCTION)
+_RESPONSE_TOOL = shape({"type": Kind.TEXT, **_FUNCTION}, empty=("allowed_callers", "defer_loading", "output_schema"))
+_TOOL_CHOICE = shape({"type": Kind.TEXT, "name": Kind.TEXT, "function": Kind.OBJECT})
+_CHOSEN_FUNCTION = shape({"name": Kind.TEXT})
+_STREAM_OPTIONS = shape({"include_usage": Kind.BOOLEAN, "continuous_usage_stats": Kind.BOOLEAN}, drop=("include_obfuscation",))
+_ITEM = {"type": Kind.TEXT, "id": Kind.TEXT, "status": Kind.TEXT}
 _ITEMS: Mapping[str, tuple[Shape, Mapping[str, Mapping[str, Shape]]]] = {
-    "message": (_shape("type", "role", "content", "id", "status", drop=("phase", *_MARKS)), {"content": _MESSAGE_PARTS}),
-    "function_call": (_shape("type", "id", "call_id", "name", "arguments", "status", empty=("namespace", "caller")), {}),
+    "message": (
+        shape({**_ITEM, "role": Kind.TEXT, "content": Kind.SHAPED}, drop=("phase", *MARKS)),
+        {"content": _MESSAGE_PARTS},
+    ),
+    "function_call": (
+        shape({**_ITEM, "call_id": Kind.TEXT, "name": Kind.TEXT, "arguments": Kind.TEXT}, empty=("namespace", "caller")),
+        {},
+    ),
     "function_call_output": (
-        _shape("type", "id", "call_id", "output", "status", empty=("name", "namespace", "caller")),
+        shape({**_ITEM, "call_id": Kind.TEXT, "output": Kind.SHAPED}, empty=("name", "namespace", "caller")),
         {"output": _MESSAGE_PARTS},
     ),
     "reasoning": (
-        _shape("type", "id", "summary", "content", "status", empty=("encrypted_content",)),
+        shape({**_ITEM, "summary": Kind.SHAPED, "content": Kind.SHAPED}, empty=("encrypted_content",)),
         {"content": _REASONING_PARTS, "summary": _SUMMARY_PARTS},
     ),
 }
-
-Check = Callable[[Json, Sieve], Json]

@@ -1,7 +1,8 @@
 """The decision: one request in, one answer or one forwarded request out. Fails closed: a fault inside is a 503.
 
-Order: configuration, credential, revocation, route; then the body; then the first three again, pool, scope, endpoint, record, salt,
-permit. Nothing that a client sends chooses any of them but its credential and the model's name.
+Order: configuration, credential, revocation, route, what the headers say; then the body; then the first three again, pool, scope
+and class, endpoint, record, salt, permit. Nothing that a client sends chooses any of them but its credential and the model's name;
+what it says of its data and its compartment narrows (`core.classes`).
 """
 
 from __future__ import annotations
@@ -9,24 +10,41 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TypeVar, cast
 
-import orjson
-
 from cachescope.api.pools import ServingPool
+from cachescope.core.classes import Context, DataClass, Placement
 from cachescope.core.endpoints import pool_key
+from cachescope.core.handles import Expectation, Outcome
+from cachescope.core.identity import cache_keys
 from cachescope.core.permits import PERMIT_HEADER, write_permit
-from cachescope.engines.routes import Route
+from cachescope.core.record import IdentityRecord
+from cachescope.core.salts import NONCE_BYTES
+from cachescope.core.types import Reuse
 from cachescope.engines.vllm import ROUTES
-from cachescope.gateway import binding
-from cachescope.gateway.audit import Audit
+from cachescope.gateway import binding, handles
+from cachescope.gateway.admitting import Admitted, is_known, let_in, model_not_found, unacceptable_form
+from cachescope.gateway.audit import Audit, Told, request_id
 from cachescope.gateway.bodies import BadBody, Sanitized, content_digest, parse_body, sanitize, toolset_digest, with_salt
+from cachescope.gateway.context import BadHeader, said
 from cachescope.gateway.errors import ErrorName, answer
 from cachescope.gateway.exchange import Answer, Forward, RequestHead
 from cachescope.gateway.fleet import Fleet
-from cachescope.gateway.identity.credentials import Forbidden, Identity, KeysUnavailable, Unauthenticated
+from cachescope.gateway.identity.credentials import Identity
+from cachescope.gateway.own_routes import (
+    MODELS,
+    OWN,
+    Enclosed,
+    Purpose,
+    cache_keys_answer,
+    enclosed,
+    handle_answer,
+    models_answer,
+)
+from cachescope.gateway.placing import Sent, placement_of
+from cachescope.gateway.sent_texts import sent_texts
 from cachescope.gateway.snapshot import Snapshot
 from cachescope.gateway.standing import InForce
 from cachescope.logs import fault_of
@@ -35,25 +53,18 @@ log = logging.getLogger(__name__)
 
 # What a client may pass through: nothing that names a cache, a rank, a session or a priority.
 KEPT_HEADERS = frozenset({"accept", "content-type", "user-agent", "x-request-id"})
-MODELS = ("GET", "/v1/models")
 LARGE_BODY_BYTES = 128 * 1024
 UNDECIDED_BODY_BYTES = 16 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Admitted:
-    """A request whose headers were accepted: its body is worth reading. Nothing here decides once the body is there."""
-
-    head: RequestHead
-    route: Route
-
-
-@dataclass(frozen=True, slots=True)
 class Asked:
-    """What a body asks for, cleaned, with its digests."""
+    """What a request asks for, cleaned, with its digests."""
 
     cleaned: Sanitized
     content: binding.Content
+    sent: Sent
+    ttl_seconds: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +80,18 @@ class Grant:
     """Who may use which engine, under which configuration, with or without the gateway's own right."""
 
     in_force: InForce
+    identity: Identity
     asker: binding.Asker
+    placement: Placement
     engine: binding.Engine
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """The record of a request, and what the cache may do for it."""
+
+    record: IdentityRecord
+    reuse: Reuse
 
 
 Verdict = TypeVar("Verdict", "Admitted | Answer", "Forward | Answer")
@@ -88,6 +109,7 @@ class Decision:
         current: Gives what is in force, or `None` while nothing may be decided.
         fleet: The endpoints.
         audit: Where decisions are told.
+        now: Gives the seconds since 1970; approvals of public sources end by it.
         entropy: Gives random bytes.
         settled: Waits a moment for what is being loaded.
     """
@@ -95,6 +117,7 @@ class Decision:
     current: Callable[[], InForce | None]
     fleet: Fleet
     audit: Audit
+    now: Callable[[], float]
     entropy: Callable[[int], bytes] = secrets.token_bytes
     settled: Callable[[], Awaitable[None]] = _at_once
 
@@ -111,23 +134,24 @@ class Decision:
         except Exception as error:
             log.error("admission failed", extra=fault_of(error))
             verdict = answer("gateway_not_ready")
-        return self._told(verdict)
+        return self._told(verdict, head)
 
     async def decide(self, admitted: object, body: bytes) -> Forward | Answer:
         """Decide with the whole body."""
+        known = cast("Admitted", admitted)
         try:
-            verdict = await self._decide(cast("Admitted", admitted), body)
+            verdict = await self._decide(known, body)
         except BadBody as error:
             name: ErrorName = "unsupported_parameter" if error.code == "unsupported_parameter" else "invalid_request"
             verdict = answer(name, str(error), param=error.param)
         except Exception as error:
             log.error("decision failed", extra=fault_of(error))
             verdict = answer("gateway_not_ready")
-        return self._told(verdict)
+        return self._told(verdict, known.head)
 
-    def _told(self, verdict: Verdict) -> Verdict:
+    def _told(self, verdict: Verdict, head: RequestHead) -> Verdict:
         if isinstance(verdict, Answer):
-            self.audit.answered(verdict)
+            self.audit.answered(verdict, request_id(head), head.path if is_known(head) else "")
         return verdict
 
     def finished(self, forward: Forward) -> None:
@@ -140,13 +164,16 @@ class Decision:
             return known
         if (head.method, head.path) == MODELS:
             return models_answer(known.in_force.snapshot.policy.models(known.identity.tenant_uid))
-        route = ROUTES.get((head.method, head.path))
-        if route is None:
+        if not is_known(head):
             return answer("not_found")
-        return unacceptable_form(head) or Admitted(head, route)
+        asked = (head.method, head.path)
+        try:
+            return unacceptable_form(head) or Admitted(head, OWN.get(asked, Purpose.ENGINE), ROUTES.get(asked), said(head))
+        except BadHeader as error:
+            return answer("invalid_request", str(error))
 
     async def _decide(self, admitted: Admitted, body: bytes) -> Forward | Answer:
-        asked = await understood(admitted.route, body)
+        asked = await understood(admitted, body)
         # A body may take its time: what was true when it began (keys, suspensions, scopes, epochs) counts for nothing now.
         known = await self._let_in(admitted.head)
         if isinstance(known, Answer):
@@ -154,12 +181,17 @@ class Decision:
         snapshot, identity = known.in_force.snapshot, known.identity
         served = snapshot.policy.models(identity.tenant_uid).get(asked.cleaned.model)
         if served is None:
-            return answer("model_not_found", param="model")
+            return model_not_found(alone=snapshot.policy.tenants[identity.tenant_uid].high)
         refusal = snapshot.revocations.refusal(identity, served.pool.namespace)
         if refusal is not None:
             return answer(refusal)
-        grant = self._grant(known.in_force, identity, served.pool)
-        return self._forward(admitted, asked, grant) if grant else answer("no_endpoint")
+        if served.pool.uid not in snapshot.states:
+            return answer("no_endpoint")
+        placement = placement_of(snapshot, identity, served.pool, asked.sent, now=self.now())
+        if isinstance(placement, Answer):
+            return placement
+        grant = self._grant(known, served.pool, placement)
+        return self._concluded(admitted, asked, grant) if grant else answer("no_endpoint")
 
     async def _let_in(self, head: RequestHead) -> Known | Answer:
         """Who asks, by what is in force once that is known, or why he is refused. Whoever goes on from here must not wait again."""
@@ -177,81 +209,83 @@ class Decision:
                 return Known(found, identity)
             # Keys may have been fetched meanwhile, and what changed since then may have been acknowledged already.
 
-    def _grant(self, in_force: InForce, identity: Identity, pool: ServingPool) -> Grant | None:
+    def _grant(self, known: Known, pool: ServingPool, placement: Placement) -> Grant | None:
         """Which engine of a pool serves an identity; `None` when none is routable, or nobody knows which epochs stand."""
-        snapshot, name = in_force.snapshot, pool_key(pool.namespace, pool.name)
+        snapshot, name = known.in_force.snapshot, pool_key(pool.namespace, pool.name)
         trust = snapshot.trusts.get(name)
         if trust is None:
             return None
-        asker = snapshot.askers.of(identity, pool)
+        asker = snapshot.askers.of(known.identity, pool, placement)
         chosen = self.fleet.choose(name, trust, asker.namespace.encode())
-        return Grant(in_force, asker, binding.Engine(chosen[0], chosen[1].statement)) if chosen else None
+        if chosen is None:
+            return None
+        engine = binding.Engine(chosen[0], chosen[1].statement)
+        return Grant(known.in_force, known.identity, asker, placement, engine)
 
-    def _forward(self, admitted: Admitted, asked: Asked, grant: Grant) -> Forward:
-        snapshot, asker, engine, route = grant.in_force.snapshot, grant.asker, grant.engine, admitted.route
-        bound = binding.record(asker, asked.content, engine.statement)
-        reuse = binding.reuse_of(asker, engine.statement, right=not grant.in_force.fresh_only)
-        salt = binding.salt_of(snapshot.keys, bound, reuse, self.entropy)
+    def _concluded(self, admitted: Admitted, asked: Asked, grant: Grant) -> Forward | Answer:
+        bound = binding.record(grant.asker, asked.content, grant.engine.statement)
+        cached, right = asked.cleaned.route.salt is not None, not grant.in_force.fresh_only
+        made = Made(bound, binding.reuse_of(grant.asker, grant.engine.statement, right=right, cached=cached))
+        if admitted.purpose is Purpose.HANDLE:
+            return self._handle(asked, grant, made)
+        if admitted.purpose is Purpose.CACHE_KEYS:
+            return self._cache_keys(asked, grant, made)
+        return self._forward(admitted, asked, grant, made)
+
+    def _handle(self, asked: Asked, grant: Grant, made: Made) -> Answer:
+        if made.reuse is not Reuse.SALTED:
+            return answer("invalid_request", "Nothing of this request is kept for reuse now. Send it without a handle.")
+        expires_at = int(self.now()) + asked.ttl_seconds
+        key = grant.in_force.snapshot.keys.handles.current
+        return handle_answer(handles.seal(key, Expectation(made.record, expires_at), self.entropy), expires_at)
+
+    def _cache_keys(self, asked: Asked, grant: Grant, made: Made) -> Answer:
+        if not {one.credential for one in grant.identity.speakers} & grant.asker.scope.rule.applications:
+            return answer("permission_denied")
+        nonce = None if made.reuse is Reuse.SALTED else self.entropy(NONCE_BYTES)
+        request = content_digest(asked.cleaned.route.dialect, asked.cleaned.fields)
+        keys = cache_keys(grant.in_force.snapshot.keys.caches, made.record, request=request, nonce=nonce)
+        return cache_keys_answer(keys, made.record.scope, made.reuse)
+
+    def _forward(self, admitted: Admitted, asked: Asked, grant: Grant, made: Made) -> Forward:
+        snapshot, asker, engine, route = grant.in_force.snapshot, grant.asker, grant.engine, asked.cleaned.route
+        salt = binding.salt_of(snapshot.keys, made.record, made.reuse, self.entropy)
         upstream = binding.Upstream(route.method, route.path, with_salt(asked.cleaned, salt), engine)
-        permit = binding.permit(asker, bound, upstream, reuse=reuse, permit_id=self.entropy(16).hex())
+        permit = binding.permit(asker, made.record, upstream, reuse=made.reuse, permit_id=self.entropy(16).hex())
         signed = write_permit(binding.signing_key(snapshot.permits[asker.pool.uid], engine.statement), permit)
-        request_id = admitted.head.one("x-request-id") or ""
-        self.audit.forwarded(request_id, route.path, asker, permit, stripped=asked.cleaned.stripped)
+        told = Told(
+            asked.cleaned.stripped,
+            grant.placement.reasons,
+            context=admitted.said.context is not None,
+            handle=self._presented(admitted.said.handle, snapshot, made),
+        )
+        self.audit.forwarded(request_id(admitted.head), route.path, asker, permit, told)
         self.fleet.started(engine.endpoint.address)
         return Forward(engine.endpoint.address, route.path, {PERMIT_HEADER: signed}, KEPT_HEADERS, upstream.body)
 
+    def _presented(self, handle: str | None, snapshot: Snapshot, made: Made) -> Outcome | None:
+        """What becomes of a handle; it changes nothing of the request, and nothing of the answer."""
+        if handle is None:
+            return None
+        if made.reuse is not Reuse.SALTED:
+            return Outcome.NOT_REUSED
+        return handles.presented(snapshot.keys.handles, handle, made.record, now=self.now())
 
-async def understood(route: Route, body: bytes) -> Asked:
+
+async def understood(admitted: Admitted, body: bytes) -> Asked:
     """Parse, clean and digest a body; a large one in a thread, so that it holds up nobody else.
 
     Raises:
         BadBody: It cannot be sent to an engine.
     """
     if len(body) <= LARGE_BODY_BYTES:
-        return _understood(route, body)
-    return await asyncio.to_thread(_understood, route, body)
+        return _understood(admitted, body)
+    return await asyncio.to_thread(_understood, admitted, body)
 
 
-def _understood(route: Route, body: bytes) -> Asked:
-    cleaned = sanitize(route, parse_body(body))
-    return Asked(cleaned, binding.Content(content_digest(cleaned.content), toolset_digest(cleaned.tools)))
-
-
-async def let_in(found: InForce, head: RequestHead) -> Identity | Answer:
-    """Who asks, or why he is refused."""
-    identity = await authenticated(found.snapshot, head)
-    if isinstance(identity, Answer):
-        return identity
-    refusal = found.snapshot.revocations.refusal(identity)
-    if refusal is not None:
-        return answer(refusal)
-    high = found.snapshot.policy.tenants[identity.tenant_uid].high
-    return answer("gateway_not_ready") if high and found.fresh_only else identity
-
-
-async def authenticated(snapshot: Snapshot, head: RequestHead) -> Identity | Answer:
-    """Whose credential it is, or the refusal."""
-    try:
-        return await snapshot.authenticator.authenticate(head)
-    except Unauthenticated as error:
-        return answer("authentication_required", str(error))
-    except Forbidden as error:
-        return answer("permission_denied", str(error))
-    except KeysUnavailable as error:
-        return answer("gateway_not_ready", str(error))
-
-
-def unacceptable_form(head: RequestHead) -> Answer | None:
-    """Refuse a body that could be read in two ways: encoded, or not declared as JSON in UTF-8."""
-    if head.values("content-encoding") not in ([], ["identity"]):
-        return answer("unsupported_media_type")
-    kind, _, parameters = (head.one("content-type") or "").partition(";")
-    charset = parameters.strip().lower().replace('"', "")
-    known = kind.strip().lower() == "application/json" and charset in {"", "charset=utf-8"}
-    return None if known else answer("unsupported_media_type")
-
-
-def models_answer(models_of_tenant: Collection[str]) -> Answer:
-    """The list of the models that a tenant may use, as OpenAI gives it."""
-    models = [{"id": name, "object": "model", "created": 0, "owned_by": "cachescope"} for name in sorted(models_of_tenant)]
-    return Answer(200, orjson.dumps({"object": "list", "data": models}), "models")
+def _understood(admitted: Admitted, body: bytes) -> Asked:
+    found = Enclosed(admitted.route, parse_body(body)) if admitted.route else enclosed(admitted.purpose, body)
+    cleaned, context = sanitize(found.route, found.fields), admitted.said.context or Context()
+    content = binding.Content(content_digest(found.route.dialect, cleaned.content), toolset_digest(cleaned.tools), context)
+    texts = sent_texts(cleaned) if context.data_class is DataClass.PUBLIC else None
+    return Asked(cleaned, content, Sent(admitted.said, texts, content.toolset), found.ttl_seconds)

@@ -7,7 +7,9 @@ Rules:
 2. A processor that is dead, slow or wrong is a 503, never a pass.
 3. Every answer that Envoy makes up itself has OpenAI's shape with a code of `errors.ERRORS`, and says nothing of Envoy's inside.
 4. No limit on how long an answer takes, only on how long nothing moves.
-5. The path reaches the decision as the client sent it: Envoy neither normalizes it nor merges slashes, since the decision
+5. Who the client is by its certificate comes from the connection (`client_certificates`); the header that proxies use for it
+   (`x-forwarded-client-cert`) is removed like every other one of its kind, and nothing reads it.
+6. The path reaches the decision as the client sent it: Envoy neither normalizes it nor merges slashes, since the decision
    allows an exact list of paths and two readings of one path would be a way around it.
 
 What a client may send, which endpoint serves it and what it is told are the decision's.
@@ -20,14 +22,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
+from cachescope.gateway import client_certificates
 from cachescope.gateway.local_replies import local_replies
 
 DESTINATION_HEADER: Final = "x-gateway-destination-endpoint"
 LENGTH_HEADER: Final = "x-cachescope-body-length"
 REQUEST_ID_HEADER: Final = "x-request-id"
+COMPARTMENT_HEADER: Final = "x-cachescope-compartment"
+CONTEXT_HEADER: Final = "x-cachescope-context"
+HANDLE_HEADER: Final = "x-cachescope-handle"
 
 _UNTRUSTED: Final = (DESTINATION_HEADER, REQUEST_ID_HEADER, "x-tenant-id", "x-cache-salt", "forwarded", "x-real-ip")
-_UNTRUSTED_PREFIXES: Final = ("x-cachescope-", "x-forwarded-", "x-envoy-")
+_UNTRUSTED_PREFIXES: Final = ("x-forwarded-", "x-envoy-")
+# Of ours a client may say what begins with `co` or `h` (compartment, context, handle): RE2 cannot say "all but these names".
+_UNTRUSTED_OURS: Final = "x-cachescope-(?:[^ch].*|c|c[^o].*|)"
+_SAID: Final = (COMPARTMENT_HEADER, CONTEXT_HEADER, HANDLE_HEADER)
 # What Envoy itself adds on the way and an engine has no use for; the destination has done its work by then.
 _NOT_UPSTREAM: Final = (
     "x-forwarded-for",
@@ -49,6 +58,8 @@ class EnvoySettings:
         listen_address: Address for clients.
         listen_port: Port for clients.
         secret_file: Path of the file that holds `secret(...)` as JSON, for TLS; plain HTTP without it.
+        authorities_file: Path of the file that holds `authorities(...)` as JSON: who vouches for certificates of clients. Without
+            it none is asked for.
         admin_port: Port of Envoy's admin interface on 127.0.0.1.
         admin_socket: Path of a Unix socket for the admin interface, instead of the port.
         message_seconds: How long the processor may take for one message. Envoy 1.40 does not hold to it in full-duplex mode,
@@ -66,6 +77,7 @@ class EnvoySettings:
     listen_address: str = "0.0.0.0"  # noqa: S104 the clients' front door
     listen_port: int = 8080
     secret_file: str | None = None
+    authorities_file: str | None = None
     admin_port: int = 9901
     admin_socket: str | None = None
     message_seconds: float = 5.0
@@ -122,7 +134,7 @@ def _admin_address(settings: EnvoySettings) -> dict[str, Any]:
 def _listener(settings: EnvoySettings) -> dict[str, Any]:
     chain: dict[str, Any] = {"filters": [_named("envoy.filters.network.http_connection_manager", _http(settings))]}
     if settings.secret_file is not None:
-        chain["transport_socket"] = _named("envoy.transport_sockets.tls", _tls(settings.secret_file))
+        chain["transport_socket"] = _named("envoy.transport_sockets.tls", _tls(settings.secret_file, settings.authorities_file))
     return {
         "name": "clients",
         "address": _tcp(settings.listen_address, settings.listen_port),
@@ -132,14 +144,16 @@ def _listener(settings: EnvoySettings) -> dict[str, Any]:
     }
 
 
-def _tls(secret_file: str) -> dict[str, Any]:
+def _tls(secret_file: str, authorities_file: str | None) -> dict[str, Any]:
     source = {"path_config_source": {"path": secret_file}, "resource_api_version": "V3"}
     common = {
         "alpn_protocols": ["h2", "http/1.1"],
         "tls_params": {"tls_minimum_protocol_version": "TLSv1_2"},
         "tls_certificate_sds_secret_configs": [{"name": _SECRET_NAME, "sds_config": source}],
     }
-    return {"@type": _TYPE + "transport_sockets.tls.v3.DownstreamTlsContext", "common_tls_context": common}
+    door, validation = client_certificates.handshake(authorities_file) if authorities_file else ({}, {})
+    kind = _TYPE + "transport_sockets.tls.v3.DownstreamTlsContext"
+    return {"@type": kind, **door, "common_tls_context": {**common, **validation}}
 
 
 def _http(settings: EnvoySettings) -> dict[str, Any]:
@@ -149,6 +163,7 @@ def _http(settings: EnvoySettings) -> dict[str, Any]:
         "codec_type": "AUTO",
         "early_header_mutation_extensions": [_named("envoy.http.early_header_mutation.header_mutation", _untrusted_headers())],
         "http_filters": [
+            *([client_certificates.statement_filter()] if settings.authorities_file else []),
             _named("envoy.filters.http.ext_proc", _external_processor(settings)),
             _named("envoy.filters.http.header_mutation", _decided_headers()),
             _named("envoy.filters.http.router", _router()),
@@ -176,8 +191,9 @@ def _http(settings: EnvoySettings) -> dict[str, Any]:
 def _untrusted_headers() -> dict[str, Any]:
     exact = [{"remove": name} for name in _UNTRUSTED]
     prefixes = [{"remove_on_match": {"key_matcher": {"prefix": prefix}}} for prefix in _UNTRUSTED_PREFIXES]
+    ours = {"remove_on_match": {"key_matcher": {"safe_regex": {"regex": _UNTRUSTED_OURS}}}}
     kind = _TYPE + "http.early_header_mutation.header_mutation.v3.HeaderMutation"
-    return {"@type": kind, "mutations": [*exact, *prefixes]}
+    return {"@type": kind, "mutations": [*exact, *prefixes, ours]}
 
 
 def _external_processor(settings: EnvoySettings) -> dict[str, Any]:
@@ -188,6 +204,7 @@ def _external_processor(settings: EnvoySettings) -> dict[str, Any]:
         "status_on_error": {"code": "ServiceUnavailable"},
         "message_timeout": _seconds(settings.message_seconds),
         "allow_mode_override": False,
+        "request_attributes": list(client_certificates.ATTRIBUTES) if settings.authorities_file else [],
         "processing_mode": {
             "request_header_mode": "SEND",
             "request_body_mode": "FULL_DUPLEX_STREAMED",
@@ -210,7 +227,9 @@ def _decided_headers() -> dict[str, Any]:
     length = {"key": "content-length", "value": f"%REQ({LENGTH_HEADER})%"}
     set_length = {"append": {"header": length, "append_action": "OVERWRITE_IF_EXISTS_OR_ADD"}}
     kind = _TYPE + "filters.http.header_mutation.v3.HeaderMutation"
-    return {"@type": kind, "mutations": {"request_mutations": [set_length, {"remove": LENGTH_HEADER}]}}
+    # The processor drops what clients say to it; should it ever not, it ends here all the same.
+    removed = [{"remove": name} for name in (LENGTH_HEADER, *_SAID)]
+    return {"@type": kind, "mutations": {"request_mutations": [set_length, *removed]}}
 
 
 def _router() -> dict[str, Any]:

@@ -1,19 +1,24 @@
 """The error bodies of the gateway, in OpenAI's shape: a fixed table, shared by the decision and by Envoy's local replies.
 
+On the routes of Anthropic's API the decision's refusals take that API's shape, which its clients read. What Envoy answers by itself
+stays in OpenAI's everywhere: it knows no routes.
+
 The table is the list of codes that a client can meet. What a client is told never depends on text that a proxy made up
 (Envoy's response code details), so that no internal address or state leaves with an error.
 
-Source: the error object of the OpenAI API (`message`, `type`, `param`, `code`).
+Sources: the error object of the OpenAI API (`message`, `type`, `param`, `code`), and that of the Anthropic API (`type`, `message`).
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Final, Literal
 
+from cachescope.engines.routes import Dialect
+from cachescope.engines.vllm import ROUTES
 from cachescope.gateway.exchange import Answer
 
 ErrorName = Literal[
@@ -58,6 +63,10 @@ class ErrorForm:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
+_ANTHROPIC_PATHS: Final = frozenset(route.path for route in ROUTES.values() if route.dialect in {Dialect.MESSAGE, Dialect.COUNTING})
+_ANTHROPIC_TYPES: Final = MappingProxyType(
+    {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 413: "request_too_large", 504: "timeout_error"}
+)
 _RETRY: Final = MappingProxyType({"retry-after": "1"})
 
 ERRORS: Final[Mapping[ErrorName, ErrorForm]] = MappingProxyType(
@@ -74,7 +83,7 @@ ERRORS: Final[Mapping[ErrorName, ErrorForm]] = MappingProxyType(
         ),
         "revoked": ErrorForm(403, "permission_error", "This credential was revoked. Ask the platform team for another one."),
         "not_found": ErrorForm(
-            404, "invalid_request_error", "This gateway does not serve that method and path. Use a documented OpenAI route."
+            404, "invalid_request_error", "This gateway does not serve that method and path. Use a documented route."
         ),
         "model_not_found": ErrorForm(
             404, "invalid_request_error", "The model does not exist or you have no access to it. List the models at `/v1/models`."
@@ -140,3 +149,12 @@ def answer(name: ErrorName, message: str | None = None, *, param: str | None = N
     """
     form = ERRORS[name]
     return Answer(form.status, body(name, message, param=param), name, form.headers)
+
+
+def as_clients_of(path: str, refusal: Answer) -> Answer:
+    """An answer of this table in the shape that the clients of a path read."""
+    if path not in _ANTHROPIC_PATHS or refusal.status < 400:
+        return refusal
+    kind = _ANTHROPIC_TYPES.get(refusal.status, "invalid_request_error" if refusal.status < 500 else "api_error")
+    error = {"type": kind, "message": json.loads(refusal.body)["error"]["message"]}
+    return replace(refusal, body=json.dumps({"type": "error", "error": error}, ensure_ascii=False).encode())

@@ -11,6 +11,21 @@ from typing import Protocol
 
 
 @dataclass(frozen=True, slots=True)
+class Peer:
+    """A certificate that the client presented and the proxy verified.
+
+    Attributes:
+        uris: All URIs among its alternative names, joined by commas.
+        issued: When it became valid, in seconds since 1970.
+        expires: When it ends.
+    """
+
+    uris: str
+    issued: int
+    expires: int
+
+
+@dataclass(frozen=True, slots=True)
 class RequestHead:
     """A request before its body.
 
@@ -18,11 +33,13 @@ class RequestHead:
         method: HTTP method, upper case.
         path: Raw path with its query, as the client sent it.
         headers: Names in lower case, without pseudo-headers, in the order in which they came; a name may repeat.
+        peer: The certificate of the connection, or `None`. It never comes from a header.
     """
 
     method: str
     path: str
     headers: tuple[tuple[str, str], ...]
+    peer: Peer | None = None
 
     def values(self, name: str) -> list[str]:
         """All values of a header."""

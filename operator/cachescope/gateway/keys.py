@@ -42,6 +42,16 @@ class GatewayKeys:
         """Key of salts."""
         return self.root.derive("salt").current
 
+    @cached_property
+    def caches(self) -> Key:
+        """Key of the keys of caches."""
+        return self.root.derive("cache-key").current
+
+    @cached_property
+    def handles(self) -> KeyRing:
+        """Keys of handles; older ones still open."""
+        return self.root.derive("handle")
+
     def permits(self, pool_uid: str) -> KeyRing:
         """Permit keys of a pool; the same object whenever they are asked for."""
         if pool_uid not in self._permits:

@@ -217,14 +217,14 @@ async def run(options: Options) -> None:
     stop = _stop_signal()
     challenger = HttpChallenger()
     async with Rest() as rest, key_session() as session:
-        key_sets, registry = ProviderKeySets(session), CollectorRegistry()
+        key_sets, registry = ProviderKeySets(session, rest), CollectorRegistry()
         gateway = Gateway(options, rest, key_sets=key_sets, challenger=challenger)
         health = Health(gateway.standing, gateway.fleet, key_sets.problems)
         registry.register(health)
         runner = await serve_health(health, registry, options.port)
         background = [asyncio.create_task(task) for task in gateway.tasks()]
         standing = gateway.standing
-        decision = Decision(standing.in_force, gateway.fleet, Audit(registry), settled=standing.settled)
+        decision = Decision(standing.in_force, gateway.fleet, Audit(registry), time.time, settled=standing.settled)
         server = await serve(decision, options.socket)
         await _first(stop.wait(), background)
         await server.stop(DRAIN_SECONDS)

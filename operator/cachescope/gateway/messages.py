@@ -18,6 +18,7 @@ from typing import Final
 from envoy.config.core.v3 import base_pb2
 from envoy.service.ext_proc.v3 import external_processor_pb2 as ext_proc
 
+from cachescope.gateway.client_certificates import peer_of
 from cachescope.gateway.envoy import DESTINATION_HEADER, LENGTH_HEADER, REQUEST_ID_HEADER
 from cachescope.gateway.exchange import Answer, Forward, RequestHead
 from cachescope.gateway.local_replies import DECIDED
@@ -29,24 +30,24 @@ _ENVOYS: Final = ("x-envoy-", "x-forwarded-")
 _OVERWRITE: Final = base_pb2.HeaderValueOption.OVERWRITE_IF_EXISTS_OR_ADD
 
 
-def head(headers: ext_proc.HttpHeaders) -> RequestHead:
+def head(first: ext_proc.ProcessingRequest) -> RequestHead:
     """The request as the decision sees it.
 
     Args:
-        headers: The first message of a stream.
+        first: The first message of a stream.
 
     Returns:
-        Method, path and headers; pseudo-headers are left out of the latter.
+        Method, path, headers and the client's certificate; pseudo-headers are left out of the headers.
     """
     pseudo = {}
     ordinary = []
-    for entry in headers.headers.headers:
+    for entry in first.request_headers.headers.headers:
         pair = (entry.key, _value(entry))
         if pair[0][0] == ":":
             pseudo[pair[0]] = pair[1]
         else:
             ordinary.append(pair)
-    return RequestHead(pseudo.get(":method", "").upper(), pseudo.get(":path", ""), tuple(ordinary))
+    return RequestHead(pseudo.get(":method", "").upper(), pseudo.get(":path", ""), tuple(ordinary), peer_of(first))
 
 
 def immediate(answer: Answer) -> ext_proc.ProcessingResponse:

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from cachescope.api.settings import Settings, read_settings
+from cachescope.api.settings import SERVICE_ACCOUNTS_PROVIDER, Settings, read_settings
 from cachescope.core.errors import CacheScopeError
 from cachescope.gateway.identity.jwt_tokens import check_algorithms
 from cachescope.gateway.keys import GatewayKeys, key_files, parse_keys
@@ -93,4 +93,6 @@ class MountedFolder:
 def _checked(settings: Settings) -> Settings:
     for provider in settings.identity_providers:
         check_algorithms(provider.name, provider.algorithms)
+    if settings.service_accounts:
+        check_algorithms(SERVICE_ACCOUNTS_PROVIDER, settings.service_accounts.algorithms)
     return settings

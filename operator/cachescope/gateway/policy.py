@@ -8,7 +8,8 @@ Rules:
 - of several pools that serve one model name, the tenant's own namespace comes first, then the installation's, then the oldest, then
   the least UID: a newcomer that takes the model name of another changes nothing for those who are served;
 - every request has exactly one scope: of the CacheScopes of the tenant's namespace that name it and the pool, the narrowest, and
-  without one the default, class `Tenant`; what a scope names and nobody declared is passed over;
+  without one the default, class `Tenant`; what a scope names and nobody declared is passed over (`scope_rules`);
+- a tenant of sensitivity High may use the pools that admit no other Tenant now, and of one model name no other pool in its place;
 - while a CacheScope of a namespace cannot be read, its tenants share nothing (class `Request`): it may say anything;
 - what is unclear narrows and never widens, and a fault in one object changes nothing for the owners of others.
 """
@@ -17,12 +18,16 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, ItemsView, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import islice
 
 from cachescope.api.pools import ServingPool
 from cachescope.api.scopes import CacheScope
+from cachescope.core.classes import Rule
+from cachescope.core.public_sources import Source
 from cachescope.core.types import ScopeClass
 from cachescope.gateway.readings import KnownPool, KnownTenant
+from cachescope.gateway.scope_rules import rule_of
 
 
 @dataclass(frozen=True)
@@ -30,14 +35,19 @@ class EffectiveScope:
     """The sharing rule of one tenant on one pool.
 
     Attributes:
-        scope_class: The class.
+        rule: What it allows.
         uid: UID of the CacheScope; of the pool where the default applies.
         policy_revision: Revision of this rule alone: the generation of the CacheScope.
     """
 
-    scope_class: ScopeClass
+    rule: Rule
     uid: str
     policy_revision: int
+
+    @property
+    def scope_class(self) -> ScopeClass:
+        """The widest class."""
+        return self.rule.scope_class
 
 
 @dataclass(frozen=True)
@@ -52,6 +62,7 @@ class Declared:
         namespaces: Labels by namespace.
         home: The installation's namespace.
         shared: Further namespaces whose pools may serve others.
+        sources: The inventory of public sources, by namespace and name.
     """
 
     pools: Collection[KnownPool] = ()
@@ -61,6 +72,7 @@ class Declared:
     namespaces: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     home: str = ""
     shared: frozenset[str] = frozenset()
+    sources: Mapping[tuple[str, str], Source] = field(default_factory=dict)
 
 
 class Policy:
@@ -84,11 +96,16 @@ class Policy:
         self._local: defaultdict[str, list[KnownPool]] = defaultdict(list)
         for item in sorted(declared.pools, key=_age):
             self._local[item.pool.namespace].append(item)
-        trusted = declared.shared | {declared.home}
-        self._open = [item for namespace in trusted for item in self._local.get(namespace, ()) if _labels(item.pool)]
+        self._trusted = declared.shared | {declared.home}
+        self._open = [item for namespace in self._trusted for item in self._local.get(namespace, ()) if _labels(item.pool)]
         self._open.sort(key=lambda item: (item.pool.namespace != declared.home, *_age(item)))
         self._rules = _rules(declared.scopes)
+        self._sources = declared.sources
         self._served: dict[str, Mapping[str, KnownPool]] = {}
+        self._tenants_of: defaultdict[str, list[str]] = defaultdict(list)
+        for tenant in declared.tenants:
+            self._tenants_of[tenant.namespace].append(tenant.uid)
+        self._served_alone: dict[str, Mapping[str, KnownPool]] = {}
 
     @property
     def refused(self) -> frozenset[str]:
@@ -103,17 +120,37 @@ class Policy:
         if tenant.namespace not in self._served:
             # Made when it is asked for: every namespace with every pool would be too many.
             self._served[tenant.namespace] = _first_by_model(self._admitting(tenant.namespace))
-        return self._served[tenant.namespace]
+        found = self._served[tenant.namespace]
+        return self._models_alone(tenant, found) if tenant.high else found
 
     def scope(self, tenant_uid: str, pool: ServingPool) -> EffectiveScope:
         """The sharing rule of a tenant on a pool."""
         tenant = self.tenants[tenant_uid]
-        if tenant.namespace in self._sealed:
-            return EffectiveScope(ScopeClass.REQUEST, pool.uid, 1)
         found = self._rules.get((tenant.namespace, tenant.name), ()) if pool.namespace == tenant.namespace else ()
-        rules = (EffectiveScope(item.spec.scope_class, item.uid, item.metadata.generation) for item in found if _names(item, pool))
-        narrowest = max(rules, key=lambda rule: (rule.scope_class.width, rule.uid), default=None)
-        return narrowest or EffectiveScope(ScopeClass.TENANT, pool.uid, 1)
+        scopes = [item for item in found if _names(item, pool)]
+        rule = rule_of(scopes, tenant.name, self._sources)
+        if tenant.namespace in self._sealed:
+            return EffectiveScope(replace(rule, scope_class=ScopeClass.REQUEST), pool.uid, 1)
+        holding = max(
+            (item for item in scopes if item.spec.scope_class is rule.scope_class), key=lambda item: item.uid, default=None
+        )
+        return EffectiveScope(rule, holding.uid, holding.metadata.generation) if holding else EffectiveScope(rule, pool.uid, 1)
+
+    def _models_alone(self, tenant: KnownTenant, found: Mapping[str, KnownPool]) -> Mapping[str, KnownPool]:
+        if tenant.uid not in self._served_alone:
+            self._served_alone[tenant.uid] = {model: item for model, item in found.items() if self._alone(tenant, item.pool)}
+        return self._served_alone[tenant.uid]
+
+    def _alone(self, tenant: KnownTenant, pool: ServingPool) -> bool:
+        """Whether a pool admits no other Tenant than this one, refused and unreadable ones included."""
+        admitted = (uid for name, uids in self._tenants_of.items() if self._admits(pool, name) for uid in uids)
+        return list(islice(admitted, 2)) == [tenant.uid]
+
+    def _admits(self, pool: ServingPool, namespace: str) -> bool:
+        if pool.namespace == namespace:
+            return True
+        labels = _labels(pool) if pool.namespace in self._trusted else {}.items()
+        return bool(labels) and labels <= self._namespaces.get(namespace, {}).items()
 
     def _admitting(self, namespace: str) -> Iterator[KnownPool]:
         """Pools that admit a namespace, the ones that come first first."""

@@ -37,7 +37,7 @@ from envoy.service.ext_proc.v3 import external_processor_pb2 as ext_proc
 
 from cachescope.gateway import messages
 from cachescope.gateway.budget import ByteBudget, Share
-from cachescope.gateway.errors import answer
+from cachescope.gateway.errors import answer, as_clients_of
 from cachescope.gateway.exchange import Answer, Forward, Gate, RequestHead
 
 _LOG: Final = logging.getLogger(__name__)
@@ -103,14 +103,13 @@ class _Exchange:
         first = await self._read()
         if first is None:
             return
-        headers = first.request_headers
         with contextlib.suppress(_ClientLeftError):
-            await self._reply(messages.head(headers), has_body=not headers.end_of_stream)
+            await self._reply(messages.head(first), has_body=not first.request_headers.end_of_stream)
 
     async def _reply(self, head: RequestHead, *, has_body: bool) -> None:
         verdict = await self._verdict(head, has_body=has_body)
         if isinstance(verdict, Answer):
-            await self._write(messages.immediate(verdict))
+            await self._write(messages.immediate(as_clients_of(head.path, verdict)))
             return
         try:
             await self._forward(verdict, head, has_body=has_body)

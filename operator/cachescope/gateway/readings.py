@@ -6,6 +6,7 @@ Rules:
 - statuses are the operator's words for people and are left out, but for the claims that a Tenant holds;
 - a Tenant that cannot be read keeps its claims and is refused, so that none of its credentials falls to another Tenant;
 - a ServingPool that cannot be read keeps its model name and is not routable, so that no younger pool takes over who it served;
+- a PublicSource that cannot be read is none: its text is not public;
 - a fault in one entry of a Secret is that entry's.
 """
 
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import base64
 import json
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Generic, NamedTuple, TypeVar
@@ -20,14 +22,17 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 from cachescope.api.claims import Claim, claims_of, read_claim
 from cachescope.api.documents import AnyResource, parse
 from cachescope.api.pools import ServingPool
+from cachescope.api.public_sources import PublicSource
 from cachescope.api.scopes import CacheScope
-from cachescope.api.tenants import Tenant
+from cachescope.api.tenants import Compartments, Tenant
 from cachescope.core.errors import SpecError
 from cachescope.core.ledger_documents import parse_ledger
 from cachescope.core.ledger_seals import witness
 from cachescope.core.ledgers import AUTHORIZATION_HEAD, Ledger, Role, is_shard
 from cachescope.core.log_lines import fault_of
 from cachescope.core.policy_digest import element, policy_items
+from cachescope.core.public_sources import Source
+from cachescope.core.scopes import Credential
 from cachescope.gateway.identity.api_keys import check
 
 Document = Mapping[str, Any]
@@ -57,6 +62,19 @@ class Held(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class KnownCompartments:
+    """Who is authorized for which compartments of a Tenant.
+
+    Attributes:
+        claim: The claim of its tokens that lists them, or empty.
+        members: Compartments by principal, beside those of the claim.
+    """
+
+    claim: str = ""
+    members: Mapping[Credential, frozenset[str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class KnownTenant:
     """What decisions need of a Tenant.
 
@@ -66,7 +84,8 @@ class KnownTenant:
         uid: Its UID.
         refused: Whether its credentials are refused: it is suspended, or cannot be read.
         held: The claims that it holds.
-        high: Whether nothing is decided for it without a right (`sensitivity: High`).
+        high: Whether it shares no pool, and nothing is decided for it without a right (`sensitivity: High`).
+        compartments: Who is authorized for which of its compartments.
     """
 
     namespace: str
@@ -75,6 +94,7 @@ class KnownTenant:
     refused: bool
     held: tuple[Held, ...]
     high: bool = False
+    compartments: KnownCompartments = KnownCompartments()
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,13 +177,28 @@ def read_tenant(document: Document) -> Reading[KnownTenant]:
         tenant, _ = _parsed(Tenant, {**document, "spec": {"suspended": True}})
     if tenant is None:
         return Reading(None, fault)
-    high = tenant.spec.sensitivity == "High"
-    return Reading(KnownTenant(tenant.namespace, tenant.name, tenant.uid, tenant.spec.suspended, held, high), fault)
+    spec = tenant.spec
+    known = KnownTenant(
+        tenant.namespace,
+        tenant.name,
+        tenant.uid,
+        spec.suspended,
+        held,
+        spec.sensitivity == "High",
+        _compartments(spec.compartments),
+    )
+    return Reading(known, fault)
 
 
 def read_scope(document: Document) -> Reading[CacheScope]:
     """A CacheScope."""
     return Reading(*_parsed(CacheScope, document))
+
+
+def read_public_source(document: Document) -> Reading[Source]:
+    """A PublicSource."""
+    source, fault = _parsed(PublicSource, document)
+    return Reading(source.source() if source else None, fault)
 
 
 def read_ledger(document: Document) -> Reading[KnownLedger]:
@@ -213,6 +248,14 @@ def _parsed(kind: type[AnyResource], document: Document) -> tuple[AnyResource | 
         return parse(kind, {name: value for name, value in document.items() if name != "status"}, "the API"), ""
     except SpecError as error:
         return None, str(error)
+
+
+def _compartments(declared: Compartments) -> KnownCompartments:
+    found: defaultdict[Credential, set[str]] = defaultdict(set)
+    for item in declared.members:
+        for who in item.principals:
+            found[Credential(who.kind, who.issuer, who.subject)].add(item.name)
+    return KnownCompartments(declared.claim, {who: frozenset(names) for who, names in found.items()})
 
 
 def _unreadable_pool(document: Document, *, allowed: bool) -> ServingPool | None:

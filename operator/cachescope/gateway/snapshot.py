@@ -10,16 +10,17 @@ from packaging.version import Version
 
 from cachescope.api.pools import ServingPool
 from cachescope.api.settings import Settings
+from cachescope.core.classes import Placement
 from cachescope.core.endpoints import pool_key
 from cachescope.core.keys import KeyRing
 from cachescope.gateway.authorizations import PoolState
-from cachescope.gateway.binding import Asker, ask
+from cachescope.gateway.binding import Asker, Placed, ask
 from cachescope.gateway.challenges import PoolTrust
 from cachescope.gateway.identity.authenticator import Authenticator
 from cachescope.gateway.identity.credentials import Identity
 from cachescope.gateway.keys import GatewayKeys
 from cachescope.gateway.ledger_heads import Standings
-from cachescope.gateway.policy import Policy
+from cachescope.gateway.policy import EffectiveScope, Policy
 from cachescope.gateway.revocations import Revocations
 from cachescope.kube.watched import Name
 
@@ -36,15 +37,21 @@ class Askers:
     """
 
     def __init__(self, keys: GatewayKeys, states: Mapping[str, PoolState], policy: Policy) -> None:
-        def derive(identity: Identity, pool_uid: str) -> Asker:
-            pool = policy.pools[pool_uid]
-            return ask(keys, states[pool_uid], identity=identity, pool=pool, scope=policy.scope(identity.tenant_uid, pool))
+        def derive(identity: Identity, pool_uid: str, placement: Placement) -> Asker:
+            placed = Placed(policy.pools[pool_uid], scope_of(identity.tenant_uid, pool_uid), placement)
+            return ask(keys, states[pool_uid], identity=identity, placed=placed)
 
+        scope_of = lru_cache(MAX_ASKERS)(lambda tenant_uid, pool_uid: policy.scope(tenant_uid, policy.pools[pool_uid]))
+        self._scope = scope_of
         self._derive = lru_cache(MAX_ASKERS)(derive)
 
-    def of(self, identity: Identity, pool: ServingPool) -> Asker:
-        """The asker of a pool for which it is known what stands."""
-        return self._derive(identity, pool.uid)
+    def scope(self, identity: Identity, pool: ServingPool) -> EffectiveScope:
+        """The sharing rule of an identity's tenant on a pool."""
+        return self._scope(identity.tenant_uid, pool.uid)
+
+    def of(self, identity: Identity, pool: ServingPool, placement: Placement) -> Asker:
+        """The asker of a pool for which it is known what stands. Why the placement is what it is separates nobody."""
+        return self._derive(identity, pool.uid, placement)
 
 
 @dataclass(frozen=True)

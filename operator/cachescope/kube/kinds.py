@@ -28,6 +28,7 @@ KINDS: Final[Mapping[str, tuple[str, str]]] = {
     "CacheScope": (API_VERSION, "cachescopes"),
     "EpochLedger": (API_VERSION, "epochledgers"),
     "FenceLease": (API_VERSION, "fenceleases"),
+    "PublicSource": (API_VERSION, "publicsources"),
     "ServingPool": (API_VERSION, "servingpools"),
     "Tenant": (API_VERSION, "tenants"),
 }

@@ -26,6 +26,8 @@ cannot be parsed would take the list of everybody's with it. So deep, the parser
 
 MERGE_PATCH = "application/merge-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"  # JSON is YAML
+ACCEPTED = "application/json, application/jwk-set+json"
+"""JSON; the API server gives its own token keys by that other name alone (RFC 7517, 8.5.2)."""
 USER_AGENT = f"cachescope/{__version__}"
 """The API server takes the part before the slash for the field manager, where a request names none."""
 
@@ -166,7 +168,7 @@ class Rest:
         if self._api is None:
             raise RuntimeError("requests are sent inside `async with Rest()`; enter it first")
         _check(path)
-        headers = {"Content-Type": content_type, "Accept": "application/json", "User-Agent": USER_AGENT}
+        headers = {"Content-Type": content_type, "Accept": ACCEPTED, "User-Agent": USER_AGENT}
         url = self._api.configuration.host + path + (f"?{urlencode(query)}" if query else "")
         try:
             await self._api.update_params_for_auth(headers, [], ["BearerToken"], path, method, None)

@@ -30,9 +30,14 @@ REMEDIES: Final[Mapping[str, str]] = {
     Reason.ROOT_KEYS_MISSING: "restore the Secret cachescope-root-keys from its backup",
     Reason.CLUSTER_ERROR: "see the operator's log and its Role",
     Reason.IDENTITY_TAKEN: "remove the identity here, or from the Tenant that holds it",
-    Reason.UNKNOWN_PROVIDER: "add the provider to the chart's settings.identityProviders, or correct its name",
+    Reason.UNKNOWN_PROVIDER: "add the provider, the trust domain or serviceAccounts to the chart's settings, or correct the name",
+    Reason.FOREIGN_SERVICE_ACCOUNT: "claim a ServiceAccount of this namespace, or make the Tenant in the installation's",
     Reason.SECRET_NOT_FOUND: "make it: cachescope keys create",
     Reason.SECRET_NOT_LABELLED: LABEL_KEYS,
+    Reason.NOT_APPROVED: "have it approved, and set spec.approval; or remove it",
+    Reason.EXPIRED: "have it approved anew, and set spec.approval; or remove it",
+    Reason.WITHDRAWN: "nothing, if that is meant; else make another PublicSource",
+    Reason.NOTHING_PUBLIC: "approve a source, or set the pool's sharing.stage",
     Reason.REFERENCE_NOT_FOUND: "create what is named, or correct the name",
     Reason.AWAITING_FENCE: "wait, and see the CacheEpochs that the message names",
     Reason.WAITING_FOR_PROCESSES: "wait; where it does not end, see the pods of the FenceLeases: kubectl get fenceleases -A",
@@ -53,6 +58,7 @@ def check(observed: Observed) -> Iterator[Finding]:
     yield from _all(observed, "servingpools", _pool)
     for plural in DECLARED:
         yield from _all(observed, plural, _declared)
+    yield from _all(observed, "publicsources", _source)
     yield from _key_secrets(observed)
 
 
@@ -86,6 +92,8 @@ def _declared(plural: str, document: Document) -> Iterator[Finding]:
     accepted, held = conditions.get(ConditionType.ACCEPTED), conditions.get(ConditionType.HELD)
     if accepted is None:
         yield _not_looked_at(plural, document)
+    elif accepted.reason == Reason.NOTHING_PUBLIC:
+        yield noted(plural, _said(document, accepted), _remedy(accepted))
     elif accepted.reason == Reason.SUSPENDED:
         yield noted(plural, _said(document, accepted), "nothing, if that is meant; else set suspended: false")
     elif accepted.status != "True":
@@ -93,6 +101,16 @@ def _declared(plural: str, document: Document) -> Iterator[Finding]:
     if held and held.status == "True":
         # A lower epoch is held on purpose, for instance after a revert in Git: nothing is at fault.
         yield noted(plural, _said(document, held), _remedy(held, "nothing: epochs never fall"))
+
+
+def _source(plural: str, document: Document) -> Iterator[Finding]:
+    usable = _conditions(document).get(ConditionType.USABLE)
+    if usable is None:
+        yield _not_looked_at(plural, document)
+    elif usable.reason == Reason.INVALID_SPEC:
+        yield failed(plural, _said(document, usable), _remedy(usable))
+    elif usable.status != "True":
+        yield noted(plural, _said(document, usable), _remedy(usable))
 
 
 def _key_secrets(observed: Observed) -> Iterator[Finding]:

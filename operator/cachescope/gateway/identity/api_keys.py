@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 from cachescope.core.errors import SpecError
 from cachescope.core.frames import frame
-from cachescope.core.scopes import Credential
+from cachescope.core.scopes import API_KEY, Credential
 from cachescope.gateway.identity.credentials import Identity, Unauthenticated
 
 PREFIX = "cs-"
@@ -125,7 +125,7 @@ class ApiKeys:
         if not matching or matching[0] is _NOBODY:
             raise Unauthenticated(_REFUSED)
         found = matching[0]
-        return Identity(found.tenant_uid, Credential("api-key", "", found.principal), found.created, key_id)
+        return Identity(found.tenant_uid, Credential(API_KEY, "", found.principal), found.created, key_id)
 
 
 def check(key_id: str, stored: str, principal: str) -> None:

@@ -31,6 +31,7 @@ class JwtIdentity:
         audience: What `aud` must be; contain, where it may have several values.
         claims: What further claims must be; contain, where they may have several values.
         principal_claim: The claim that names whom the token speaks for.
+        compartments_claim: The claim that lists the compartments a token is authorized for, or empty.
     """
 
     tenant_uid: str
@@ -38,6 +39,7 @@ class JwtIdentity:
     audience: str
     claims: Mapping[str, str] = field(default_factory=dict)
     principal_claim: str = "sub"
+    compartments_claim: str = ""
 
     def __post_init__(self) -> None:
         """Refuse an identity that would match nobody in particular."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from cachescope.core.errors import CacheScopeError, ClusterError
-from cachescope.core.scopes import Credential
+from cachescope.core.scopes import MTLS, Credential
 
 
 class Unauthenticated(CacheScopeError):  # noqa: N818 - named as the HTTP status
@@ -28,13 +28,27 @@ class Identity:
         tenant_uid: UID of the one tenant that the credential belongs to.
         credential: Whom it speaks for within the tenant.
         issued_at: When the very credential was issued, in whole seconds since 1970; `None` when it does not say.
-        key_id: Id of the API key; empty for tokens.
+        key_id: Id of the API key; empty for others.
+        compartments: The compartments that the token says it is authorized for.
+        sender: The workload that sends the request, by its client certificate, where another credential says who asks.
 
     Two identities are equal when they are of one tenant and principal: what is derived from those is remembered by them, and is the
-    same for every credential. So `issued_at` and `key_id` are judged of the identity of this request, never of a remembered one.
+    same for every credential. So all else is judged of the identity of this request, never of a remembered one.
     """
 
     tenant_uid: str
     credential: Credential
     issued_at: int | None = field(default=None, compare=False)
     key_id: str = field(default="", compare=False)
+    compartments: frozenset[str] = field(default=frozenset(), compare=False)
+    sender: Identity | None = field(default=None, compare=False)
+
+    @property
+    def speakers(self) -> tuple[Identity, ...]:
+        """Everybody who may be revoked: the principal, and the workload that sends its request."""
+        return (self,) if self.sender is None else (self, self.sender)
+
+    @property
+    def workload(self) -> str:
+        """SPIFFE id of the verified certificate, be it the credential or beside it; empty without one."""
+        return next((one.credential.subject for one in self.speakers if one.credential.kind == MTLS), "")

@@ -1,16 +1,22 @@
-"""From the claims that tenants hold to the credentials that are known: tokens by claim, API keys by the Secrets that hold them.
+"""From the claims that tenants hold to the credentials that are known.
 
-The order is that in which claims were accepted, so that of several that match one credential the first decides.
+Tokens are known by claim, API keys by the Secrets that hold them, workloads and ServiceAccounts by their names.
+
+The order is that in which claims were accepted, so that of several that match one credential the first decides. A claim that the
+installation does not take from that namespace is worth nothing, whatever a status says (`api.claim_rules`).
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
-from cachescope.api.claims import ApiKeysClaim, JwtClaim
-from cachescope.api.settings import IdentityProvider
+from cachescope.api.claim_rules import ClaimRules
+from cachescope.api.claims import ApiKeysClaim, JwtClaim, MtlsClaim, ServiceAccountClaim
+from cachescope.core.service_accounts import ServiceAccount
+from cachescope.core.spiffe import SpiffeId
 from cachescope.gateway.identity.api_keys import ApiKeyEntry
 from cachescope.gateway.identity.claimants import JwtIdentity
 from cachescope.gateway.readings import Held, KeyEntry, KnownTenant
@@ -24,22 +30,50 @@ class Holding(NamedTuple):
 
     held: Held
     tenant_uid: str
-    namespace: str
 
 
-def in_order(tenants: Iterable[KnownTenant]) -> list[Holding]:
-    """All claims that tenants hold, the earliest first."""
-    holdings = [Holding(held, tenant.uid, tenant.namespace) for tenant in tenants for held in tenant.held]
+def in_order(tenants: Iterable[KnownTenant], rules: ClaimRules) -> list[Holding]:
+    """All claims that tenants hold and may hold, the earliest first."""
+    holdings = [
+        Holding(held, tenant.uid)
+        for tenant in tenants
+        for held in tenant.held
+        if rules.refusal(held.claim, tenant.namespace) is None
+    ]
     return sorted(holdings, key=lambda holding: (holding.held.since, holding.tenant_uid))
 
 
-def jwt_identities(holdings: Iterable[Holding], providers: Iterable[IdentityProvider]) -> list[JwtIdentity]:
-    """Whose tokens are whose; a claim is worth nothing where its provider is not for the tenant's namespace."""
-    known, found = {provider.name: provider for provider in providers}, []
+def jwt_identities(holdings: Iterable[Holding], compartments: Mapping[str, str] = MappingProxyType({})) -> list[JwtIdentity]:
+    """Whose tokens are whose.
+
+    Args:
+        holdings: Claims in the order in which they were accepted.
+        compartments: The claim that lists compartments, by UID of the tenant.
+    """
+    found = []
     for item in holdings:
         it = item.held.claim
-        if isinstance(it, JwtClaim) and _meaningful(it) and it.provider in known and known[it.provider].admits(item.namespace):
-            found.append(JwtIdentity(item.tenant_uid, it.provider, it.audience, it.claims, it.principal_claim))
+        if isinstance(it, JwtClaim) and _meaningful(it):
+            lists = compartments.get(item.tenant_uid, "")
+            found.append(JwtIdentity(item.tenant_uid, it.provider, it.audience, it.claims, it.principal_claim, lists))
+    return found
+
+
+def workloads(holdings: Iterable[Holding]) -> dict[SpiffeId, str]:
+    """UIDs of tenants by the workload that they hold."""
+    found: dict[SpiffeId, str] = {}
+    for item in holdings:
+        if isinstance(item.held.claim, MtlsClaim):
+            found.setdefault(item.held.claim.spiffe_id, item.tenant_uid)
+    return found
+
+
+def accounts(holdings: Iterable[Holding]) -> dict[ServiceAccount, str]:
+    """UIDs of tenants by the ServiceAccount that they hold."""
+    found: dict[ServiceAccount, str] = {}
+    for item in holdings:
+        if isinstance(item.held.claim, ServiceAccountClaim):
+            found.setdefault(ServiceAccount(item.held.claim.namespace, item.held.claim.name), item.tenant_uid)
     return found
 
 

@@ -3,12 +3,14 @@
 Rules, in their order:
 
 1. the token has three canonical parts and at most 16 KiB; header and payload are JSON with one meaning;
-2. `iss` picks the provider, by exact comparison; the provider's settings alone say which algorithms are allowed;
+2. `iss` picks the provider, by exact comparison, the cluster's own issuer before all others; the provider's settings alone say
+   which algorithms are allowed;
 3. the key comes from the provider's own set, by `kid`, which is a name and nothing else; what a token says of keys (`jku`, `jwk`,
    `x5u`, `x5c`) is not read, and what it declares critical (`crit`) is refused, for none of it is understood here;
 4. the signature verifies; `exp` is there and not past; `nbf` and `iat` are not in the future; `aud` names an audience of a tenant;
 5. a tenant matches provider, audience and claims, each with one value unless the provider's settings say otherwise, and of several
-   tenants the one whose claim was accepted first; the principal is a text that is not empty.
+   tenants the one whose claim was accepted first; the principal is a text that is not empty;
+6. a claim that lists compartments is a text or a list of texts, or authorizes for none.
 
 A verified token is remembered until it ends, at most 60 seconds, and only while the key set that verified it is unchanged.
 """
@@ -23,12 +25,14 @@ import re
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
 
 import jwt
 
 from cachescope.api.claims import AUDIENCE
 from cachescope.core.errors import SpecError
-from cachescope.core.scopes import Credential
+from cachescope.core.scopes import JWT, Credential
 from cachescope.gateway.identity.claimants import Claimants, JwtIdentity
 from cachescope.gateway.identity.credentials import Forbidden, Identity, Unauthenticated
 from cachescope.gateway.identity.jwks import ALGORITHMS, KeySet
@@ -36,6 +40,7 @@ from cachescope.gateway.strict_json import Json, NotStrictJson, parse_object
 
 MAX_TOKEN_BYTES = 16 * 1024
 MAX_REMEMBERED = 10_000
+MAX_COMPARTMENT = 253
 REMEMBER_SECONDS = 60.0
 
 _TOKEN = re.compile(r"([A-Za-z0-9_-]+)\.([A-Za-z0-9_-]+)\.([A-Za-z0-9_-]+)", re.ASCII)
@@ -85,16 +90,41 @@ def check_algorithms(name: str, algorithms: Sequence[str]) -> None:
         raise SpecError(f"provider {name!r} allows the algorithms {wrong}; list some of {allowed}")
 
 
+class Door(Protocol):
+    """Tokens of one issuer whose owners are found in a way of their own."""
+
+    def takes(self, claims: Mapping[str, Json]) -> bool:
+        """Whether a token is for this door and no other, by what it says before it is verified."""
+
+    def provider(self) -> Provider:
+        """The issuer.
+
+        Raises:
+            KeysUnavailable: It is not known.
+        """
+
+    def identity(self, claims: Mapping[str, Json], issued_at: int | None) -> Identity:
+        """Whose verified token it is.
+
+        Raises:
+            Unauthenticated: It is not meant for this installation.
+            Forbidden: No tenant claims it.
+        """
+
+
 class JwtTokens:
     """Verifies tokens for one state of providers and tenants; make a new one when either changes."""
 
-    def __init__(self, providers: Sequence[Provider], identities: Sequence[JwtIdentity], now: Now) -> None:
+    def __init__(
+        self, providers: Sequence[Provider], identities: Sequence[JwtIdentity], now: Now, service_accounts: Door | None = None
+    ) -> None:
         """Index the settings.
 
         Args:
             providers: All providers.
             identities: Identities in the order in which they were accepted; those of unknown providers match nothing.
             now: The time of day.
+            service_accounts: The door for tokens of the cluster's ServiceAccounts, where they are taken.
 
         Raises:
             SpecError: Two providers have the same issuer, so that a token does not say which of them vouches for it.
@@ -107,6 +137,7 @@ class JwtTokens:
             by_provider[identity.provider].append(identity)
         self._claimants = {provider.name: Claimants(by_provider[provider.name], provider.list_claims) for provider in providers}
         self._now = now
+        self._service_accounts = service_accounts
         self._remembered: OrderedDict[bytes, _Remembered] = OrderedDict()
 
     async def authenticate(self, token: str) -> Identity:
@@ -123,14 +154,21 @@ class JwtTokens:
         if remembered is not None:
             return remembered
         header, claims = _part(parts[0], "header"), _part(parts[1], "payload")
-        provider = self._provider(claims)
+        provider, identify = self._door(claims)
         revision = provider.keys.revision
         await _verify_signature(token, header, provider)
         expires = _check_times(claims, self._now(), provider.leeway_seconds)
-        identity = self._identity(provider, claims)
+        identity = identify(claims, _issued_at(claims))
         if provider.keys.revision == revision:
             self._remember(name, _Remembered(identity, provider.keys, revision, min(expires, self._now() + REMEMBER_SECONDS)))
         return identity
+
+    def _door(self, claims: Mapping[str, Json]) -> tuple[Provider, Callable[[Mapping[str, Json], int | None], Identity]]:
+        accounts = self._service_accounts
+        if accounts is not None and accounts.takes(claims):
+            return accounts.provider(), accounts.identity
+        provider = self._provider(claims)
+        return provider, partial(self._identity, provider)
 
     def _provider(self, claims: Mapping[str, Json]) -> Provider:
         issuer = claims.get("iss")
@@ -139,7 +177,7 @@ class JwtTokens:
             raise Unauthenticated("the token's issuer is not accepted here; use a token of a configured identity provider")
         return provider
 
-    def _identity(self, provider: Provider, claims: Mapping[str, Json]) -> Identity:
+    def _identity(self, provider: Provider, claims: Mapping[str, Json], issued_at: int | None) -> Identity:
         claimants = self._claimants[provider.name]
         ambiguous = claimants.ambiguous(claims)
         if AUDIENCE in ambiguous:
@@ -154,9 +192,9 @@ class JwtTokens:
         # All identities of the tenant count, also those that do not match: two claims could hold the same text for two people.
         if len(claimants.principal_claims(found.tenant_uid)) > 1:
             raise Forbidden("the tenant takes the principal from more than one claim; the platform team must settle on one")
-        principal, issued_at = _principal(claims, found.principal_claim), _time(claims, "iat")
-        credential = Credential("jwt", provider.issuer, principal)
-        return Identity(found.tenant_uid, credential, None if issued_at is None else math.floor(issued_at))
+        credential = Credential(JWT, provider.issuer, _principal(claims, found.principal_claim))
+        listed = compartments_of(claims.get(found.compartments_claim)) if found.compartments_claim else frozenset()
+        return Identity(found.tenant_uid, credential, issued_at, compartments=listed)
 
     def _recall(self, name: bytes) -> Identity | None:
         found = self._remembered.get(name)
@@ -172,6 +210,13 @@ class JwtTokens:
         self._remembered[name] = result
         while len(self._remembered) > MAX_REMEMBERED:
             self._remembered.popitem(last=False)
+
+
+def compartments_of(value: Json) -> frozenset[str]:
+    """The compartments that a claim lists; none where it is anything but a text or a list of texts of at most 253 characters."""
+    listed = value if isinstance(value, list) else [value]
+    names = [item for item in listed if isinstance(item, str) and 0 < len(item) <= MAX_COMPARTMENT]
+    return frozenset(names) if len(names) == len(listed) else frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,6 +286,11 @@ def _time(claims: Mapping[str, Json], name: str) -> float | None:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
         raise Unauthenticated(f"the token's `{name}` is not a time; ask its issuer for another token")
     return float(value)
+
+
+def _issued_at(claims: Mapping[str, Json]) -> int | None:
+    moment = _time(claims, "iat")
+    return None if moment is None else math.floor(moment)
 
 
 def _several(names: str) -> str:

@@ -1,0 +1,212 @@
+"""Who shares with whom on the real pool, by class, source, compartment and handle; each negative beside its control."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import httpx2 as httpx
+import openai
+import pytest
+
+from cachescope.core.digests import sha256
+from e2e.stack import client, kubectl
+from e2e.stack.changes import changed
+from e2e.stack.install import POOL, Stack
+from e2e.stack.tenancy import API_VERSION
+from e2e.stack.waiting import until
+
+TRIES = 50
+TOKENS = 300
+SCOPE, SOURCE = "end-to-end", "end-to-end"
+CAROL, DAN, KIM = "blue-carol", "blue-dan", "green-south"
+APPLICATIONS = [
+    {"tenant": "blue", "kind": "api-key", "subject": "carol"},
+    {"tenant": "green", "kind": "jwt", "issuer": "https://south.example", "subject": "kim"},
+]
+PUBLIC = {"dataClass": "public", "sources": [{"id": SOURCE}]}
+Clients = dict[str, openai.OpenAI]
+
+
+def object_of(kind: str, name: str, spec: Mapping[str, Any]) -> dict[str, Any]:
+    return {"apiVersion": API_VERSION, "kind": kind, "metadata": {"name": name}, "spec": dict(spec)}
+
+
+def source(text: str, **changes: Any) -> dict[str, Any]:
+    """An approval of a text, for a day."""
+    now = datetime.now(UTC)
+    approval = {
+        "by": "end-to-end",
+        "at": (now - timedelta(minutes=1)).isoformat(),
+        "expires": (now + timedelta(days=1)).isoformat(),
+    }
+    return object_of("PublicSource", SOURCE, {"digest": sha256(text.encode()), "approval": approval, **changes})
+
+
+def scope(scope_class: str, **spec: Any) -> dict[str, Any]:
+    declared = {"class": scope_class, "pools": [POOL], "tenants": ["blue", "green"], "applications": APPLICATIONS, **spec}
+    return object_of("CacheScope", SCOPE, declared)
+
+
+@pytest.fixture(autouse=True)
+def _as_before(gateway: str) -> Iterator[None]:  # noqa: ARG001 - the installation must be up
+    yield
+    kubectl.run("delete", f"cachescope/{SCOPE}", f"publicsource/{SOURCE}", "--ignore-not-found", "--wait=true")
+
+
+@contextmanager
+def stage(name: str) -> Iterator[None]:
+    with changed("servingpool", POOL, lambda pool: pool["spec"].update({"sharing": {"stage": name}})):
+        yield
+
+
+def said(who: openai.OpenAI, context: Mapping[str, Any] | None = None, compartment: str | None = None) -> openai.OpenAI:
+    """A client that says so of each request."""
+    headers = {"x-cachescope-context": json.dumps(context)} if context is not None else {}
+    headers |= {"x-cachescope-compartment": compartment} if compartment is not None else {}
+    return who.with_options(default_headers=headers)
+
+
+def cached(who: openai.OpenAI, text: str) -> int:
+    return client.chat(who, text).cached_tokens
+
+
+def is_said(who: openai.OpenAI, context: Mapping[str, Any]) -> bool:
+    """Whether the gateway takes a context of that client."""
+    try:
+        client.chat(said(who, context), "hello")
+    except openai.PermissionDeniedError:
+        return False
+    return True
+
+
+def test_two_tenants_meet_on_an_approved_source_and_never_after_it_was_withdrawn(who: Clients) -> None:
+    text = client.prompt(TOKENS)
+    carol, kim = said(who[CAROL], PUBLIC), said(who[KIM], PUBLIC)
+    kubectl.apply([source(text), scope("Public", publicSources=[SOURCE])])
+    with stage("Public"):
+        until(lambda: is_said(who[CAROL], PUBLIC) and is_said(who[KIM], PUBLIC), "both applications are listed")
+        cached(carol, text)
+        until(lambda: cached(kim, text) > 0, "the control: what is public is shared")
+
+        kubectl.apply([source(text, withdrawn=True)])
+        until(lambda: cached(carol, text) == 0 or cached(carol, text + " ") == 0, "the gateway has taken the withdrawal over")
+        until(lambda: _usable() == "False", "the source says so")
+        cached(carol, text)
+        assert [cached(kim, text) for _ in range(1)] == [0], "each has a cache of its own again"
+        assert _across(carol, kim) == [0] * TRIES
+    assert cached(carol, text) > 0, "the control: within the tenant it is reused"
+
+
+def test_a_text_that_nobody_approved_is_never_shared(who: Clients) -> None:
+    kubectl.apply([source(client.prompt(TOKENS)), scope("Public", publicSources=[SOURCE])])
+    with stage("Public"):
+        until(lambda: is_said(who[CAROL], PUBLIC) and is_said(who[KIM], PUBLIC), "both applications are listed")
+        assert _across(said(who[CAROL], PUBLIC), said(who[KIM], PUBLIC)) == [0] * TRIES
+        text = client.prompt(TOKENS)
+        cached(said(who[CAROL], PUBLIC), text)
+        assert cached(said(who[DAN]), text) > 0, "the control: it falls to the tenant's own"
+
+
+def test_what_an_application_calls_personal_or_secret_is_narrower(who: Clients) -> None:
+    kubectl.apply([scope("Tenant")])
+    until(lambda: is_said(who[CAROL], {"dataClass": "internal"}), "the application is listed")
+    personal, secret = (said(who[CAROL], {"dataClass": name}) for name in ("personal", "secret"))
+    assert _across(personal, who[DAN]) == [0] * TRIES
+    assert _across(secret, secret) == [0] * TRIES
+    assert min(_across(personal, personal, tries=5)) > 0
+    assert min(_across(said(who[CAROL], {"dataClass": "internal"}), who[DAN], tries=5)) > 0
+
+
+def test_compartments_of_one_tenant_never_meet_and_are_authorized(who: Clients) -> None:
+    members = [{"kind": "api-key", "subject": "carol"}, {"kind": "api-key", "subject": "dan"}]
+    matters = {"members": [{"name": "one", "principals": members}, {"name": "two", "principals": members[:1]}]}
+    kubectl.apply([scope("Tenant")])
+    with changed("tenant", "blue", lambda tenant: tenant["spec"].update({"compartments": matters})):
+        one, two = (said(who[CAROL], compartment=name) for name in ("one", "two"))
+        until(lambda: _permitted(two), "the compartments are known")
+        assert _across(one, two) == [0] * TRIES
+        assert _across(who[DAN], one) == [0] * TRIES
+        assert min(_across(one, said(who[DAN], compartment="one"), tries=5)) > 0
+        assert not _permitted(said(who[DAN], compartment="two"))
+        assert not _permitted(said(who[DAN], compartment="three"))
+
+
+def test_a_narrower_scope_reaches_nothing_of_before(who: Clients) -> None:
+    texts = [client.prompt(TOKENS) for _ in range(TRIES)]
+    kubectl.apply([scope("Tenant")])
+    until(lambda: is_said(who[CAROL], {}), "the scope is in force")
+    for text in texts:
+        cached(who[CAROL], text)
+    assert cached(who[DAN], texts[0]) > 0, "the control: the tenant shares"
+    kubectl.apply([scope("Principal")])
+    until(lambda: cached(who[CAROL], texts[0]) == 0 or cached(who[DAN], client.prompt(TOKENS)) > 0, "the scope is in force")
+    assert [cached(who[DAN], text) for text in texts[1:]] == [0] * (TRIES - 1)
+
+
+def test_somebody_elses_handle_changes_nothing(stack: Stack, gateway: str, who: Clients) -> None:
+    texts = [client.prompt(TOKENS) for _ in range(TRIES)]
+    red = [_handle(gateway, stack.credentials.api_keys["red-alice"], text) for text in texts]
+    for text in texts:
+        cached(who["red-alice"], text)
+    with_handles = [who[CAROL].with_options(default_headers={"x-cachescope-handle": handle}) for handle in red]
+    assert [cached(each, text) for each, text in zip(with_handles, texts, strict=True)] == [0] * TRIES
+    own = who["red-alice"].with_options(default_headers={"x-cachescope-handle": red[0]})
+    assert cached(own, texts[0]) > 0, "the control: its owner finds what it names"
+
+
+def test_the_very_salt_of_another_tenant_helps_nobody(stack: Stack, who: Clients) -> None:
+    """Whatever looks like a salt, in every place where an engine might look for one; unit tests send the real one."""
+    likely = base64.urlsafe_b64encode(bytes.fromhex(sha256(stack.pool.uid.encode())[7:])).rstrip(b"=").decode()
+    extra = {
+        "cache_salt": likely,
+        "extra_key": likely,
+        "nvext": {"cache_salt": likely},
+        "prompt_cache_key": likely,
+        "session_id": likely,
+    }
+    headers = {"x-cache-salt": likely, "x-tenant-id": "red", "x-cachescope-permit": likely, "x-cachescope-salt": likely}
+    texts = [client.prompt(TOKENS) for _ in range(TRIES)]
+    alice, carol = (who[name].with_options(default_headers=headers) for name in ("red-alice", CAROL))
+    for text in texts:
+        client.chat(alice, text, **extra)
+    assert [client.chat(carol, text, **extra).cached_tokens for text in texts] == [0] * TRIES
+    assert client.chat(alice, texts[0], **extra).cached_tokens > 0
+
+
+def _usable() -> str:
+    return str(kubectl.condition(kubectl.get("publicsource", SOURCE), "Usable").get("status"))
+
+
+def _permitted(who: openai.OpenAI) -> bool:
+    try:
+        client.chat(who, "hello")
+    except openai.PermissionDeniedError:
+        return False
+    return True
+
+
+def _across(first: openai.OpenAI, second: openai.OpenAI, tries: int = TRIES) -> list[int]:
+    """What the second finds of prompts that the first has sent, every prompt new."""
+    found = []
+    for _ in range(tries):
+        text = client.prompt(TOKENS)
+        cached(first, text)
+        found.append(cached(second, text))
+    return found
+
+
+def _handle(gateway: str, key: str, text: str) -> str:
+    body = {"model": POOL, "messages": [{"role": "user", "content": text}], "max_tokens": 2, "temperature": 0, "stream": True}
+    answer = httpx.post(
+        f"http://{gateway}/cachescope/v1/handles",
+        json={"path": "/v1/chat/completions", "body": body},
+        headers={"authorization": f"Bearer {key}"},
+        timeout=60,
+    )
+    assert answer.status_code == 200, answer.text
+    return str(answer.json()["handle"])

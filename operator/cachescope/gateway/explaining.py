@@ -1,0 +1,298 @@
+"""What the gateway would decide of one request, and which rule set each field of its record: by the code that decides, offline.
+
+Rules:
+
+- policy, placement, record and what the body may hold are the gateway's own; what only a running installation knows (keys, epochs,
+  what an engine loaded) is made up, the same each time, and not shown as if it were known;
+- no salt and no namespace is shown: those that were computed here are nobody's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from cachescope.api.settings import Settings
+from cachescope.core.classes import Context, DataClass, Reason
+from cachescope.core.digests import sha256
+from cachescope.core.errors import SpecError
+from cachescope.core.keys import Key, KeyRing
+from cachescope.core.ledgers import Ledger, Lineage, Role
+from cachescope.core.record import EngineDigests, IdentityRecord
+from cachescope.core.scopes import Credential
+from cachescope.core.statements import Statement
+from cachescope.core.types import Reuse, ScopeClass
+from cachescope.engines.routes import Route
+from cachescope.gateway import binding, readings
+from cachescope.gateway.authorizations import Authorization
+from cachescope.gateway.bodies import content_digest, sanitize, toolset_digest
+from cachescope.gateway.context import Said
+from cachescope.gateway.exchange import Answer
+from cachescope.gateway.identity.api_keys import ApiKeys
+from cachescope.gateway.identity.authenticator import Authenticator
+from cachescope.gateway.identity.credentials import Identity
+from cachescope.gateway.identity.jwt_tokens import JwtTokens
+from cachescope.gateway.keys import GatewayKeys
+from cachescope.gateway.ledger_heads import Standings
+from cachescope.gateway.placing import Sent, placement_of
+from cachescope.gateway.policy import Declared, Policy
+from cachescope.gateway.sent_texts import sent_texts
+from cachescope.gateway.snapshot import Snapshot, snapshot_of
+from cachescope.gateway.strict_json import Json
+from cachescope.kube.watched import Name
+
+Document = dict[str, Any]
+
+_KEY: Final = Key("explained", b"explained, and used by nobody...")
+_POOL_LEDGER: Final = Ledger(Role.POOL, Lineage(1, "explained"), 1)
+_HEAD: Final = Ledger(Role.AUTHORIZATION, Lineage(1, "explained"), 1)
+_LOADED: Final = EngineDigests(*(sha256(name) for name in (b"model", b"tokenizer", b"runtime")))
+
+_BECAUSE: Final[Mapping[Reason, str]] = {
+    Reason.SCOPE: "the CacheScope's class, or `Tenant` where none names this tenant and pool",
+    Reason.DATA_CLASS: "what the context says of its data, by the CacheScope's classification",
+    Reason.COMPARTMENT_NAMED: "the client names a compartment that it is authorized for",
+    Reason.HIGH_SENSITIVITY: "the tenant's sensitivity is High",
+    Reason.NO_COMPARTMENT: "the class is Compartment, and the credential has not exactly one",
+    Reason.NO_CONTEXT: "not public: no application says what the data is",
+    Reason.DATA_NOT_PUBLIC: "not public: the context's data class is not `public`",
+    Reason.APPLICATION_NOT_LISTED: "not public: not every CacheScope lists the application",
+    Reason.NO_SOURCE: "not public: no source is named",
+    Reason.SOURCE_NOT_LISTED: "not public: a source is not in `publicSources` of every CacheScope, or does not exist",
+    Reason.SOURCE_NOT_USABLE: "not public: a source is not approved now, has expired, or was withdrawn",
+    Reason.SOURCE_NOT_SENT: "not public: a source is named and its text is not sent",
+    Reason.OTHER_CONTENT: "not public: something is sent that is the text of no source",
+    Reason.TOOLSET_NOT_APPROVED: "not public: the tools are no approved toolset",
+    Reason.BUNDLE_NOT_APPROVED: "not public: the prompt bundle is not approved",
+    Reason.STAGE_NOT_PUBLIC: "not public: the pool's stage is not `Public`",
+    Reason.PUBLIC_STOPPED: "not public: an incident stopped public sharing",
+}
+
+
+@dataclass(frozen=True)
+class Who:
+    """Whose request it is.
+
+    Attributes:
+        tenant: Name of the Tenant.
+        credential: Whom his credential speaks for.
+        compartments: Compartments that his token lists.
+    """
+
+    tenant: str
+    credential: Credential
+    compartments: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Question:
+    """One request.
+
+    Attributes:
+        namespace: Where the pool is.
+        pool: Its name.
+        who: Whose request it is.
+        route: Where it goes.
+        body: Its body.
+        said: What its headers say.
+        now: Seconds since 1970, by which sources are usable.
+    """
+
+    namespace: str
+    pool: str
+    who: Who
+    route: Route
+    body: dict[str, Json]
+    said: Said
+    now: float
+
+
+@dataclass(frozen=True)
+class Line:
+    """One field: its value, and the rule that set it."""
+
+    name: str
+    value: str
+    rule: str
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What would be decided.
+
+    Attributes:
+        verdict: `forwarded`, or the code of the refusal.
+        message: What the client would read, of a refusal.
+        scope_class: The class; `None` of a refusal.
+        reuse: What the cache may do.
+        stripped: Fields of the body that are removed.
+        lines: The record, field by field.
+        faults: What is wrong with resources that were read.
+    """
+
+    verdict: str
+    message: str = ""
+    scope_class: ScopeClass | None = None
+    reuse: Reuse | None = None
+    stripped: tuple[str, ...] = ()
+    lines: tuple[Line, ...] = ()
+    faults: tuple[str, ...] = field(default=())
+
+
+def explain(documents: Iterable[Document], question: Question, settings: Settings | None = None) -> Explanation:
+    """What the gateway would decide.
+
+    Args:
+        documents: ServingPools, Tenants, CacheScopes, PublicSources and Namespaces; others are passed over. UIDs may be missing.
+        question: The request.
+        settings: Those of the installation.
+
+    Raises:
+        SpecError: The pool or the tenant is not among the documents.
+        BadBody: The body cannot be sent to an engine.
+    """
+    given = settings or Settings()
+    declared, faults = _declared([_completed(item, question.namespace) for item in documents], question.namespace, given)
+    snapshot = _snapshot(declared, given)
+    try:
+        identity = _identity(snapshot.policy, question)
+    except SpecError as error:
+        raise SpecError("; ".join((str(error), *faults))) from error
+    return replace(_decided(snapshot, identity, question), faults=faults)
+
+
+def _decided(snapshot: Snapshot, identity: Identity, question: Question) -> Explanation:
+    cleaned, context = sanitize(question.route, question.body), question.said.context or Context()
+    if snapshot.policy.tenants[identity.tenant_uid].refused:
+        return Explanation("permission_denied", "The tenant is suspended, or cannot be read.")
+    served = snapshot.policy.models(identity.tenant_uid).get(cleaned.model)
+    if served is None:
+        return Explanation("model_not_found", "No pool that admits this tenant serves the model that the body names.")
+    pool = served.pool
+    if (pool.namespace, pool.name) != (question.namespace, question.pool):
+        return Explanation(
+            "other_pool",
+            f"The model goes to {pool.namespace}/{pool.name}, which comes before {question.namespace}/{question.pool}.",
+        )
+    content = binding.Content(content_digest(question.route.dialect, cleaned.content), toolset_digest(cleaned.tools), context)
+    texts = sent_texts(cleaned) if context.data_class is DataClass.PUBLIC else None
+    placement = placement_of(snapshot, identity, pool, Sent(question.said, texts, content.toolset), now=question.now)
+    if isinstance(placement, Answer):
+        return Explanation(placement.reason, placement.body.decode())
+    asker = snapshot.askers.of(identity, pool, placement)
+    statement = _statement(pool.uid)
+    reuse = binding.reuse_of(asker, statement, right=True, cached=question.route.salt is not None)
+    record = binding.record(asker, content, statement)
+    lines = tuple(Line(name, show(record, asker), rule) for name, show, rule in _LINES)
+    why = "; ".join(_BECAUSE[reason] for reason in placement.reasons)
+    first = Line("scope", placement.scope_class.value, why)
+    return Explanation("forwarded", "", placement.scope_class, reuse, cleaned.stripped, (first, *lines))
+
+
+def _subject(record: IdentityRecord, asker: binding.Asker) -> str:
+    """Whom the class separates, in words."""
+    parts: dict[ScopeClass, str] = {
+        ScopeClass.PUBLIC: f"the sources {', '.join(asker.placement.sources)}",
+        ScopeClass.TENANT: "this tenant",
+        ScopeClass.COMPARTMENT: "this tenant's compartment",
+        ScopeClass.PRINCIPAL: "this principal" + (" in this compartment" if asker.placement.compartment else ""),
+        ScopeClass.REQUEST: "this request alone",
+    }
+    return parts[record.scope]
+
+
+_Show = Callable[[IdentityRecord, binding.Asker], str]
+_LINES: Final[tuple[tuple[str, _Show, str], ...]] = (
+    ("cacheObject", lambda record, _: record.cache_object, "prefix blocks of this pool"),
+    ("namespace", _subject, "a keyed hash of class, CacheScope and whom the class separates"),
+    ("contentDigest", lambda record, _: record.content_digest, "all fields of the body that can change the prompt's tokens"),
+    ("modelDigest", lambda *_: "of the chosen engine", "what its guard computed from the files that it loaded"),
+    ("tokenizerDigest", lambda *_: "of the chosen engine", "tokenizer and chat template, by the same guard"),
+    ("runtimeDigest", lambda *_: "of the chosen engine", "engine, version, hash algorithm and arguments, by the same guard"),
+    ("adapterDigest", lambda *_: "of the chosen engine", "the LoRA adapter, by the same guard; empty without one"),
+    ("promptBundleDigest", lambda record, _: record.prompt_bundle_digest or "none", "`promptBundle` of the context"),
+    ("toolsetDigest", lambda record, _: record.toolset_digest or "none", "the tools of the body"),
+    (
+        "policyRevision",
+        lambda record, _: str(record.policy_revision),
+        "revision of the CacheScopes that name the tenant and the pool",
+    ),
+    (
+        "authorizationEpoch",
+        lambda *_: "as the ledger stands",
+        "of tenant, compartment and principal, as far as the class reaches; all of them in the permit",
+    ),
+    ("cacheEpoch", lambda *_: "as the ledger stands", "of the pool and of the CacheScope"),
+    (
+        "sources",
+        lambda record, _: ", ".join(name if epoch is None else f"{name}@{epoch}" for name, epoch in record.sources) or "none",
+        "`sources` of the context",
+    ),
+)
+
+
+def _declared(documents: list[Document], home: str, settings: Settings) -> tuple[Declared, tuple[str, ...]]:
+    def read(kind: str, reader: Callable[[Document], readings.Reading[Any]]) -> dict[tuple[str, str], readings.Reading[Any]]:
+        return {_name(item): reader(item) for item in documents if item.get("kind") == kind}
+
+    pools, tenants = read("ServingPool", readings.read_pool), read("Tenant", readings.read_tenant)
+    scopes, sources = read("CacheScope", readings.read_scope), read("PublicSource", readings.read_public_source)
+    by_kind = {"ServingPool": pools, "Tenant": tenants, "CacheScope": scopes, "PublicSource": sources}
+    faults = tuple(
+        f"{kind} {name[0]}/{name[1]}: {reading.fault}"
+        for kind, items in by_kind.items()
+        for name, reading in items.items()
+        if reading.fault
+    )
+    declared = Declared(
+        pools=[item.value for item in pools.values() if item.value],
+        tenants=[item.value for item in tenants.values() if item.value],
+        scopes=[item.value for item in scopes.values() if item.value],
+        sources={name: item.value for name, item in sources.items() if item.value},
+        sealed=frozenset(name[0] for name, item in scopes.items() if item.value is None),
+        namespaces={
+            item["metadata"]["name"]: item["metadata"].get("labels") or {} for item in documents if item.get("kind") == "Namespace"
+        },
+        home=home,
+        shared=frozenset(settings.shared_pool_namespaces),
+    )
+    return declared, faults
+
+
+def _snapshot(declared: Declared, settings: Settings) -> Snapshot:
+    policy, keys = Policy(declared), GatewayKeys(KeyRing.of(_KEY), _KEY)
+    authorization = Authorization(_HEAD)
+    standings = Standings(
+        {Name(pool.namespace, pool.name): _POOL_LEDGER for pool in policy.pools.values()},
+        {pool.namespace: authorization for pool in policy.pools.values()},
+    )
+    nobody = Authenticator(ApiKeys({}), JwtTokens([], [], lambda: 0.0))
+    return snapshot_of(settings, policy, keys, standings=standings, authenticator=nobody)
+
+
+def _identity(policy: Policy, question: Question) -> Identity:
+    if not any((pool.namespace, pool.name) == (question.namespace, question.pool) for pool in policy.pools.values()):
+        raise SpecError(f"the pool {question.namespace}/{question.pool} is not among the resources; name the file that holds it")
+    who = question.who
+    found = [tenant for tenant in policy.tenants.values() if tenant.name == who.tenant]
+    if len(found) != 1:
+        raise SpecError(f"{len(found)} Tenants among the resources are named {who.tenant}; name the files of one namespace")
+    return Identity(found[0].uid, who.credential, compartments=who.compartments)
+
+
+def _statement(pool_uid: str) -> Statement:
+    return Statement("explained", pool_uid, "pod", "boot", 0, _LOADED, "explained", 1, "explained", 1, right_ms=1, version="0.0.0")
+
+
+def _completed(document: Document, namespace: str) -> Document:
+    """A document with what the API server would have given it."""
+    given = {"namespace": namespace, "generation": 1, "creationTimestamp": "2026-01-01T00:00:00Z", **document.get("metadata", {})}
+    made = {**document, "metadata": given}
+    uid = sha256("/".join((str(document.get("kind")), *_name(made))).encode()).removeprefix("sha256:")
+    return {**made, "metadata": {"uid": uid, **given}}
+
+
+def _name(document: Document) -> tuple[str, str]:
+    metadata = document.get("metadata", {})
+    return str(metadata.get("namespace", "")), str(metadata.get("name", ""))

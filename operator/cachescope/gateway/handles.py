@@ -1,0 +1,95 @@
+"""Handles on their way: sealed, so that a client can neither read nor change what it holds, and kept nowhere.
+
+Form: `pc-<key id>.<nonce and ciphertext>`, both in URL-safe base64 without padding; AES-256-GCM (NIST SP 800-38D) with a random
+nonce of 96 bits over the deflated JSON of `core.handles`. The purpose and the key id are authenticated beside it.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+import zlib
+from collections.abc import Callable
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from cachescope.core import handles
+from cachescope.core.frames import frame
+from cachescope.core.handles import MAX_CHARACTERS, PREFIX, Expectation, Outcome
+from cachescope.core.keys import Key, KeyRing
+from cachescope.core.record import IdentityRecord
+
+_HANDLE = re.compile(re.escape(PREFIX) + r"([A-Za-z0-9_-]+)\.([A-Za-z0-9_-]+)", re.ASCII)
+_NONCE_BYTES = 12
+_MOST_INFLATED = 16 * MAX_CHARACTERS
+
+
+class Unreadable(ValueError):  # noqa: N818 - says what it is
+    """Nobody here sealed it, or not in this version."""
+
+
+def seal(key: Key, expectation: Expectation, entropy: Callable[[int], bytes]) -> str:
+    """Seal a handle.
+
+    Args:
+        key: The key of handles.
+        expectation: What it holds.
+        entropy: Gives random bytes.
+    """
+    nonce = entropy(_NONCE_BYTES)
+    plain = zlib.compress(json.dumps(handles.written(expectation), separators=(",", ":")).encode())
+    return f"{PREFIX}{_encode(key.id.encode())}.{_encode(nonce + AESGCM(key.secret).encrypt(nonce, plain, _beside(key)))}"
+
+
+def unseal(keys: KeyRing, text: str) -> Expectation:
+    """Open a handle.
+
+    Raises:
+        Unreadable: It is none of this installation.
+    """
+    match = _HANDLE.fullmatch(text) if len(text) <= MAX_CHARACTERS else None
+    if match is None:
+        raise Unreadable("it has not the form of a handle")
+    try:
+        key = keys.find(_decode(match[1]).decode())
+        sealed = _decode(match[2])
+        if key is None or len(sealed) < _NONCE_BYTES:
+            raise Unreadable("it names a key that is not here")
+        plain = AESGCM(key.secret).decrypt(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], _beside(key))
+        return handles.read(json.loads(_inflated(plain)))
+    except (InvalidTag, ValueError, zlib.error, RecursionError) as error:
+        raise Unreadable("nobody here sealed it") from error
+
+
+def presented(keys: KeyRing, text: str, record: IdentityRecord, *, now: float) -> Outcome:
+    """What becomes of a handle that came with a request, for metrics and the audit line alone."""
+    try:
+        return handles.compared(unseal(keys, text), record, now=now)
+    except Unreadable:
+        return Outcome.UNREADABLE
+
+
+def _beside(key: Key) -> bytes:
+    return frame("cachescope/handle/v1", key.id)
+
+
+def _inflated(plain: bytes) -> bytes:
+    inflating = zlib.decompressobj()
+    content = inflating.decompress(plain, _MOST_INFLATED)
+    if not inflating.eof:
+        raise ValueError("it is cut, or too long")
+    return content
+
+
+def _encode(content: bytes) -> str:
+    return base64.urlsafe_b64encode(content).rstrip(b"=").decode()
+
+
+def _decode(text: str) -> bytes:
+    try:
+        return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+    except binascii.Error as error:
+        raise Unreadable("it has not the form of a handle") from error
