@@ -8,6 +8,7 @@ from cachescope.cli import declaring, kubectl
 from cachescope.cli.declaring import Watching, follow
 from cachescope.cli.epochs import Progress, State
 from cachescope.cli.main import run_app
+from cachescope.cli.revoke import PRINCIPALS
 from cachescope.core.errors import SpecError
 from cachescope.kube.rest import ApiError, NotFoundError
 from tests.unit.incident_server import (
@@ -113,5 +114,5 @@ def test_a_fault_is_one_line_that_says_what_to_do(
     monkeypatch.setattr("sys.argv", ["kubectl", "revoke", "principal", "red", "--reason", "stolen"])
     with pytest.raises(SystemExit, match="1"):
         run_app(kubectl.app, "kubectl cachescope")
-    assert capsys.readouterr().err == "kubectl cachescope: name one principal: --api-key SUBJECT, or --jwt ISSUER SUBJECT\n"
+    assert capsys.readouterr().err == f"kubectl cachescope: name one principal: {', '.join(PRINCIPALS[:-1])}, or {PRINCIPALS[-1]}\n"
     assert server.created == []

@@ -106,9 +106,9 @@ async def _of_others() -> AsyncIterator[Said]:
     for number, (identities, spec) in enumerate(tenants):
         bench.declare(tenant(f"t{number}", **identities), **spec)
         await bench.tenants.reconcile(Key("Tenant", "ns", f"t{number}"), 0)
-    bench.declare(epoch("d", target={"kind": "Tenant", "name": "t7"}, incident={"id": "d"}, deny=True))
-    bench.declare(tenant("t7"))
-    await bench.tenants.reconcile(Key("Tenant", "ns", "t7"), 0)
+    bench.declare(epoch("d", target={"kind": "Tenant", "name": "denied"}, incident={"id": "d"}, deny=True))
+    bench.declare(tenant("denied"))
+    await bench.tenants.reconcile(Key("Tenant", "ns", "denied"), 0)
     bench.declare(SCOPE)
     await bench.scopes.reconcile(Key("CacheScope", "ns", "s"), 0)
     bench.declare(PUBLIC)
