@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict, fields, replace
 from typing import Any
 
@@ -12,8 +13,8 @@ from hypothesis import strategies as st
 from cachescope.core.epochs import EpochVector
 from cachescope.core.errors import WireFormatError
 from cachescope.core.heads import Epochs, Seen
-from cachescope.core.keys import KeyRing
-from cachescope.core.permits import Permit, read_permit, write_permit
+from cachescope.core.keys import KeyRing, derive
+from cachescope.core.permits import Permit, permit_keys, read_permit, write_permit
 from cachescope.core.signed import sign
 from cachescope.core.statements import SignedStatement, Statement, read_statement, write_statement
 from cachescope.core.types import Digest, Epoch, Reuse, ScopeClass, TargetName
@@ -153,6 +154,26 @@ def test_epochs_of_another_shape_are_refused(epochs: Any) -> None:
 def test_states_of_another_shape_are_refused(seen: Any) -> None:
     with pytest.raises(WireFormatError, match="update the older"):
         read_permit(RING, sign(KEY, "permit", {**PAYLOAD, "seen": seen}))
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        ({"epochs": [[["a", 1], ["a", 2]], []]}, "(a target is named twice)"),
+        ({"epochs": [[["a", "1"]], []]}, "('1' is not an integer)"),
+        ({"seen": [1, 1, "a", 1]}, "(a lineage is of another type)"),
+        ({"tick": "1"}, "(tick is of another type)"),
+    ],
+)
+def test_what_cannot_be_read_is_named(changed: dict[str, Any], says: str) -> None:
+    with pytest.raises(WireFormatError, match=re.escape(f"cannot be read {says}; update the older of gateway and guard")):
+        read_permit(RING, sign(KEY, "permit", {**PAYLOAD, **changed}))
+
+
+def test_each_pool_has_permit_keys_of_its_own() -> None:
+    one, other = (permit_keys(RING, pool).current for pool in ("one", "other"))
+    assert one == derive(KEY, "permit", "one")
+    assert one != other
 
 
 def test_a_statement_is_read_as_it_was_written() -> None:

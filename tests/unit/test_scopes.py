@@ -36,18 +36,18 @@ SUBJECTS = [
     Subject(ScopeClass.REQUEST, "scope", "red", None, RED),
 ]
 WRONG = [
-    (ScopeClass.TENANT, {"scope_uid": "", "tenant_uid": "red"}, "UID of its CacheScope"),
-    (ScopeClass.TENANT, {}, "tenant UID"),
-    (ScopeClass.TENANT, {"tenant_uid": "red", "compartment": "m"}, "must not carry"),
-    (ScopeClass.TENANT, {"tenant_uid": "red", "credential": RED}, "must not carry"),
-    (ScopeClass.TENANT, {"tenant_uid": "red", "sources": SOURCES}, "public sources"),
-    (ScopeClass.COMPARTMENT, {"tenant_uid": "red"}, "needs a compartment"),
-    (ScopeClass.COMPARTMENT, {"tenant_uid": "red", "compartment": "m", "credential": RED}, "no principal"),
-    (ScopeClass.PRINCIPAL, {"tenant_uid": "red"}, "verified credential"),
-    (ScopeClass.REQUEST, {"tenant_uid": "red"}, "verified credential"),
-    (ScopeClass.PUBLIC, {}, "approved sources and nobody"),
-    (ScopeClass.PUBLIC, {"sources": SOURCES, "tenant_uid": "red"}, "approved sources and nobody"),
-    (ScopeClass.PUBLIC, {"sources": SOURCES, "compartment": "m"}, "approved sources and nobody"),
+    (ScopeClass.TENANT, {"scope_uid": "", "tenant_uid": "red"}, "needs the UID of its CacheScope"),
+    (ScopeClass.TENANT, {}, "needs a tenant UID"),
+    (ScopeClass.TENANT, {"tenant_uid": "red", "compartment": "m"}, "must not carry a compartment or a principal"),
+    (ScopeClass.TENANT, {"tenant_uid": "red", "credential": RED}, "must not carry a compartment or a principal"),
+    (ScopeClass.TENANT, {"tenant_uid": "red", "sources": SOURCES}, "must not name public sources"),
+    (ScopeClass.COMPARTMENT, {"tenant_uid": "red"}, "needs a compartment and no principal"),
+    (ScopeClass.COMPARTMENT, {"tenant_uid": "red", "compartment": "m", "credential": RED}, "needs a compartment and no principal"),
+    (ScopeClass.PRINCIPAL, {"tenant_uid": "red"}, "needs the principal of a verified credential"),
+    (ScopeClass.REQUEST, {"tenant_uid": "red"}, "needs the principal of a verified credential"),
+    (ScopeClass.PUBLIC, {}, "must name approved sources and nobody"),
+    (ScopeClass.PUBLIC, {"sources": SOURCES, "tenant_uid": "red"}, "must name approved sources and nobody"),
+    (ScopeClass.PUBLIC, {"sources": SOURCES, "compartment": "m"}, "must name approved sources and nobody"),
 ]
 
 
@@ -99,7 +99,7 @@ def test_a_namespace_reveals_no_name() -> None:
 def test_a_subject_that_does_not_separate_what_it_promises_is_refused(
     scope_class: ScopeClass, parts: dict[str, object], message: str
 ) -> None:
-    with pytest.raises(SpecError, match=message):
+    with pytest.raises(SpecError, match=f"^a subject of class {scope_class.value} {message}$"):
         Subject(scope_class, **{"scope_uid": "scope", **parts})  # type: ignore[arg-type]
 
 
