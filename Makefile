@@ -62,6 +62,12 @@ soak: cluster images ## Hours: 5 minutes of steady state, then each fault 20 tim
 	CACHESCOPE_FAULT_TIMES=20 $(RUN) -m pytest tests/integration/test_operator_faults.py -p no:hypothesispytest $(NOTED) || failed=1; \
 	$(RUN) -m e2e.faults.results; exit $$failed
 
+mutants: $(VENV)/ok ## Mutation testing of the pure rules: at least 90 % of the mutants of each module are noticed; MODULES=core/salts
+	$(RUN) -m tests.mutants $(MODULES)
+
+coverage: $(VENV)/ok ## Branches of core and gateway that unit tests take
+	$(RUN) -m pytest tests/unit -q -n auto --cov=cachescope.core --cov=cachescope.gateway --cov-branch --cov-report=term:skip-covered
+
 bench: $(VENV)/ok ## Bare Envoy beside the gateway, in one run
 	$(RUN) -m bench.gateway
 
@@ -103,4 +109,4 @@ $(VENV)/ok: requirements/dev.txt
 	$(VENV)/bin/pip install --quiet --require-hashes --no-deps -r requirements/dev.txt
 	touch $@
 
-.PHONY: help demo test checks unit model integration e2e faults soak bench cluster images down purge generate vectors lock
+.PHONY: help demo test checks unit model integration e2e faults soak mutants coverage bench cluster images down purge generate vectors lock
