@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 
-from cachescope.core import authorization_rules, pool_rules, restores
+from cachescope.core import authorization_rules, ledgers, pool_rules, restores
 from cachescope.core.authorization_rules import Authorization, AuthorizationDecision
 from cachescope.core.declarations import Declaration, Restoration, incident_key
 from cachescope.core.epochs import EpochVector
 from cachescope.core.errors import SpecError
 from cachescope.core.heads import behind
 from cachescope.core.ledgers import AUTHORIZATION_HEAD, Floor, Ledger, LedgerFork, Lineage, Mark, followed, shard_name
-from cachescope.core.lineages import taken, told
+from cachescope.core.lineages import naming, shard_taken, taken, told
 from cachescope.core.pool_rules import Decision
 from cachescope.core.types import Digest, TargetName
 
@@ -54,36 +56,51 @@ class Reader:
     announced: dict[TargetName, Floor] = field(default_factory=dict)
     permits: list[Permit] = field(default_factory=list)
     stuck: set[str] = field(default_factory=set)
+    used: Lineage | None = None
 
     def follow(self, world: World) -> None:
         """Read everything; what does not follow is not taken."""
-        self.held = {name: ledger for name, ledger in self.held.items() if name in world.objects}
-        for name, newer in world.objects.items():
+        for name in (POOL_LEDGER, AUTHORIZATION_HEAD):
+            self._read(world, name, taken)
+        head = self.held[AUTHORIZATION_HEAD]
+        for name, newer in shards_of(world.objects).items():
             known = self.held.get(name)
-            try:
-                self.held[name] = self._followed(name, newer)
-            except LedgerFork:
-                assert known is not None
-                assert not world.descends(name, known.mark, newer.mark), "an honest successor was taken for a fork"
-                self.stuck.add(name)
-                continue
-            self.stuck.discard(name)
-            held = self.held[name]
-            unheld = known is None or held.lineage != known.lineage or held.forgot(known.mark)
-            assert unheld or known is None or world.descends(name, known.mark, held.mark), "a fork was accepted"
+            if name in authorization_of(self.held).behind:
+                if known is None or not authorization_rules.awaits_head(head, name, known, newer):
+                    self._read(world, name, partial(shard_taken, used=self.used == head.lineage))
+            elif known is None or known.lineage == newer.lineage:
+                self._hint(name, newer)
         self._check()
 
-    def _followed(self, name: str, newer: Ledger) -> Ledger:
-        if name in (POOL_LEDGER, AUTHORIZATION_HEAD):
-            return taken(self.held.get(name), newer)
+    def _hint(self, name: str, newer: Ledger) -> None:
+        """What the watch shows of a shard that is good enough, and maybe ahead of what any head announces."""
         known = self.held.get(name)
-        if known is not None and authorization_rules.awaits_head(self.held[AUTHORIZATION_HEAD], name, known, newer):
-            return known
-        return followed(known, newer)
+        if known is None or newer.sequence > known.sequence:
+            with suppress(LedgerFork):
+                self.held[name] = followed(known, newer)
+
+    def _read(self, world: World, name: str, takes: Callable[[Ledger | None, Ledger], Ledger]) -> None:
+        known, newer = self.held.get(name), world.objects[name]
+        try:
+            self.held[name] = takes(known, newer)
+        except LedgerFork:
+            assert known is not None
+            assert not world.descends(name, known.mark, newer.mark), "an honest successor was taken for a fork"
+            self.stuck.add(name)
+            return
+        self.stuck.discard(name)
+        held = self.held[name]
+        unheld = known is None or held.lineage != known.lineage or held.forgot(known.mark)
+        assert unheld or known is None or world.descends(name, known.mark, held.mark), "a fork was accepted"
 
     def _check(self) -> None:
         state = authorization_of(self.held)
-        if state.head.unconfirmed or state.behind:
+        if state.behind:
+            return
+        if self.used != state.head.lineage:
+            # With another lineage come other salts. What no head announced may be lost with the one before.
+            self.used, self.floors = state.head.lineage, dict(self.announced)
+        if state.head.unconfirmed:
             return
         for target in PEOPLE:
             found = state.floor(target)
@@ -162,6 +179,11 @@ class World:
         """What leases say: ledgers without what stands beside their content."""
         return [replace(reader.held[name], history=(), ancestors=()) for reader in self.readers if name in reader.held]
 
+    def shards_held(self) -> dict[str, list[Mark]]:
+        """What leases say: shards from which nothing follows that was read since."""
+        names = {name for reader in self.readers for name in reader.stuck if ledgers.is_shard(name)}
+        return {name: [reader.held[name].mark for reader in self.readers if name in reader.stuck] for name in names}
+
     def promise(self, given: Mapping[str, int], declared: Iterable[Declaration]) -> None:
         """What was given is kept: once, and for ever."""
         for item in declared:
@@ -211,8 +233,6 @@ class World:
         self.objects = dict(backup)
         self.restores += 1
         self.given = {}
-        for reader in self.readers:
-            reader.floors = dict(reader.announced)
         known = {target for reader in self.readers for target, floor in reader.announced.items() if floor.denies}
         # Of what was counted since the backup only the outcome is known: a readmission that comes again counts again.
         self.denied = {target: epoch for target, epoch in self.denied.items() if target in known & NEVER_READMITTED}
@@ -269,8 +289,10 @@ class Operator:
         """One turn for tenants and principals, that ends after so many writes."""
         state = authorization_of(self.read)
         witnesses = world.witnesses(AUTHORIZATION_HEAD)
-        if state.lost or any(restores.is_restored(state, item) for item in witnesses):
-            self._all(world, state, restores.merged_authorization(state, witnesses, fresh=world.fresh()), writes)
+        lost = restores.taken_back(state, world.shards_held())
+        if state.lost or lost or any(restores.is_restored(state, item) for item in witnesses):
+            merged = restores.merged_authorization(state, witnesses, fresh=world.fresh(), doubt=bool(lost))
+            self._all(world, state, replace(merged, head=naming(merged.head, lost)), writes)
             return
         head = restores.said(state.head, world.restorations.values(), fresh=world.fresh())
         if head is not state.head:

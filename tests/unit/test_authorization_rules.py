@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -218,14 +219,43 @@ def test_a_bulk_of_one_namespace_cuts_nobody_who_follows_head_after_head() -> No
     assert all(state.floor(item.target).epoch == 2 for item in asked)
 
 
-def test_what_waits_for_its_turn_is_not_held_and_every_namespace_has_its_turn_with_its_denials_first() -> None:
+def test_every_namespace_has_its_turn_with_its_denials_first() -> None:
     many_ones = bulk(4 * MAX_STEP, "team-b")
     mine = [replace(deny(RED), name="team-a/z"), Declaration("team-a/y", GREEN, incident="y")]
     found = decided(EMPTY, *many_ones, *mine)
     assert found.state.floor(RED).denies
-    assert (found.given["team-a/z"], found.given["team-a/y"], found.held) == (2, 2, {})
+    assert (found.given["team-a/z"], found.given["team-a/y"]) == (2, 2)
+    assert found.held.keys() < {item.name for item in many_ones}, "what waits does not stand"
     first_of_b = replace(many_ones[-1], incident="d", deny=True)
     assert decided(EMPTY, *many_ones[:-1], first_of_b).state.floor(first_of_b.target).denies
+
+
+LAST = TargetName("f" * 64)
+
+
+def a_step_of_denials() -> list[Declaration]:
+    return [replace(item, incident=item.name, deny=True) for item in bulk(MAX_STEP, "team-b")]
+
+
+@pytest.mark.parametrize(
+    "says", [{"deny": True}, {"issued_before": 1000}, {"floor": Epoch(5)}, {"incident": None, "floor": Epoch(5)}], ids=str
+)
+def test_what_its_incident_does_not_count_for_waits_and_says_so(says: dict[str, Any]) -> None:
+    """It was added to an incident that had its epoch before, or there is no incident; nobody may take that for done."""
+    counted = Declaration("team-b/z", LAST, incident="z")
+    state, added = decided(EMPTY, counted).state, replace(counted, **says)
+    found = decided(state, *a_step_of_denials(), added)
+    assert isinstance(found.held["team-b/z"], Postponed)
+    assert (found.state.floor(LAST), len(found.held)) == (state.floor(LAST), 1)
+    after = decided(found.state, *a_step_of_denials(), added)
+    assert (after.held, after.state.floor(LAST) == state.floor(LAST)) == ({}, False), "control: its turn has come"
+
+
+def test_what_stands_already_waits_for_nothing_beside_another_of_its_target() -> None:
+    first = Declaration("team-b/z", LAST, incident="z", deny=True)
+    state = decided(EMPTY, first).state
+    found = decided(state, *a_step_of_denials(), first, Declaration("team-b/zz", LAST, floor=Epoch(5)))
+    assert found.held.keys() == {"team-b/zz"}
 
 
 def test_a_shard_that_gets_full_raises_the_base_first_and_drops_entries_only_when_that_is_fenced() -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from cachescope.core.leases import shard_key
 from cachescope.core.ledger_documents import parse_ledger
 from cachescope.core.ledger_seals import seal_keys, sealed, verified, witness
 from cachescope.core.ledgers import AUTHORIZATION_HEAD, Ledger, advanced
@@ -266,6 +268,27 @@ async def test_an_unsealed_copy_of_a_state_that_the_ledger_had_is_no_doubt(bench
     before = ledger(bench, AUTHORIZATION_HEAD)
     await reconciled(bench)
     assert ledger(bench, AUTHORIZATION_HEAD) == before
+
+
+@pytest.mark.parametrize("taken_back", [True, False])
+async def test_a_shard_that_a_gateway_holds_and_that_was_taken_back_denies_until_somebody_confirms(
+    bench: Bench, taken_back: bool
+) -> None:
+    """It used what an operator wrote whose head never came: no head tells of the restore."""
+    await revoked(bench)
+    before = ledger(bench, AUTHORIZATION_HEAD)
+    (name,) = before.shards
+    standing_shard = ledger(bench, name)
+    process = gateway(bench)
+    held = advanced(replace(standing_shard, lineage=replace(standing_shard.lineage, generation=2**40)), base=99)
+    process.acknowledged[shard_key("ns", name)] = held.mark if taken_back else standing_shard.mark
+    process.write()
+    await reconciled(bench)
+    head = ledger(bench, AUTHORIZATION_HEAD)
+    assert (head.unconfirmed, head.lineage > before.lineage) == (taken_back, taken_back)
+    assert (ledger(bench, name).lineage > held.lineage) is taken_back, "the gateway takes no earlier one"
+    await reconciled(bench)
+    assert ledger(bench, AUTHORIZATION_HEAD) == head, "it is dealt with once"
 
 
 @pytest.mark.parametrize("restarted", [False, True])

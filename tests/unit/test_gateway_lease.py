@@ -10,7 +10,7 @@ import pytest
 
 from cachescope.core.errors import ClusterError, SpecError, WireFormatError
 from cachescope.core.labels import LEDGER_LABEL
-from cachescope.core.leases import GATEWAY, lease_keys, read_lease
+from cachescope.core.leases import GATEWAY, lease_keys, read_lease, shard_key
 from cachescope.core.ledgers import AUTHORIZATION_HEAD, Floor, advanced, authorization_key, shard_name
 from cachescope.core.policy_digest import policy_digest
 from cachescope.core.types import Digest, Epoch
@@ -171,6 +171,20 @@ class TestShards:
         await world.rounds.acknowledge()
         assert await world.status() == (200, "Salted")
         assert world.statement.acknowledged.keys() == {POOL_UID, authorization_key(NAMESPACE)}
+
+    async def test_a_shard_that_was_taken_back_is_told(self, world: World) -> None:
+        name = self.announce(world)
+        used = advanced(self.shard, base=Epoch(9))
+        world.path.cluster.write_ledger(NAMESPACE, name, used)
+        await world.rounds.round()
+        again = advanced(self.shard, base=Epoch(8))
+        world.path.cluster.write_ledger(NAMESPACE, name, again)
+        head = advanced(world.path.snapshot().standings.authorizations[NAMESPACE].head, shards={name: again.mark})
+        world.path.cluster.write_ledger(NAMESPACE, AUTHORIZATION_HEAD, head)
+        await world.rounds.round()
+        assert await world.status() == (503, "gateway_not_ready")
+        await world.rounds.acknowledge()
+        assert world.statement.acknowledged == {POOL_UID: FIRST.mark, shard_key(NAMESPACE, name): used.mark}
 
     async def test_a_shard_is_read_once(self, world: World) -> None:
         name = self.announce(world)

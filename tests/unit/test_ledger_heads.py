@@ -207,8 +207,39 @@ class TestShards:
         read(heads, {A: FIRST, HEAD: head}, {SHARD: lost})
         assert heads.standings.remembered["models"].floor(TARGET).denies, "the shard that is written first may know less"
         assert "models" in heads.standings.unclear
-        read(heads, {A: FIRST, HEAD: advanced(head, shards={SHARD.name: lost.mark}, restored=1)}, {SHARD: lost})
+        later = reborn(head, Lineage(2, "f" * 32), shards={SHARD.name: lost.mark}, restored=1)
+        read(heads, {A: FIRST, HEAD: lineages.told(later, [head.mark])}, {SHARD: lost})
         assert not heads.standings.remembered["models"].floor(TARGET).denies, "control: the head names it, and refuses all"
+
+    def test_a_later_shard_under_the_same_lineage_of_the_head_lacks_nothing_that_was_used(self, heads: LedgerHeads) -> None:
+        """It was used before a head announced it, and a restore of before that took it back: no head tells."""
+        used, again = up(self.SHARD_AT_6, 11), up(self.SHARD_AT_6, 7)
+        head = self.announced(self.SHARD_AT_6)
+        read(heads, {A: FIRST, HEAD: head}, {SHARD: used})
+        assert self.vector(heads) == 11, "control: what a shard says counts before its head"
+        began = reborn(again, Lineage(2, "f" * 32))
+        for shard in (again, began):
+            head = advanced(head, shards={SHARD.name: shard.mark})
+            read(heads, {A: FIRST, HEAD: head}, {SHARD: shard})
+            assert self.vector(heads) is None, "with the same salts as before 7, 8, 9 and 10 would lead to 11 again"
+            assert heads.forks() == {f"authorization/models/{SHARD.name}": used.mark}
+        merged = lineages.told(reborn(head, Lineage(2, "f" * 32)), [used.mark])
+        read(heads, {A: FIRST, HEAD: merged}, {SHARD: began})
+        assert (self.vector(heads), heads.forks()) == (7, {}), "with another lineage of the head come other salts"
+
+    @pytest.mark.parametrize("kept", [10, 11])
+    def test_a_later_shard_that_holds_all_is_taken_under_the_same_head(self, heads: LedgerHeads, kept: int) -> None:
+        used = up(self.SHARD_AT_6, 11)
+        read(heads, {A: FIRST, HEAD: self.announced(used)}, {SHARD: used})
+        later = up(reborn(self.SHARD_AT_6, Lineage(2, "f" * 32)), kept)
+        head = advanced(self.announced(used), shards={SHARD.name: later.mark})
+        read(heads, {A: FIRST, HEAD: head}, {SHARD: later})
+        assert (self.vector(heads), bool(heads.forks())) == ((11, False) if kept == 11 else (None, True))
+
+    def vector(self, heads: LedgerHeads) -> int | None:
+        """The epoch that is issued, if anything is."""
+        state = heads.standings.pool(A)
+        return dict(state.authorization.vector(TARGET).entries)[TARGET] if state else None
 
     def test_a_shard_that_the_watch_brought_counts(self, heads: LedgerHeads) -> None:
         heads.hint(readings({SHARD: self.SHARD_AT_7}))

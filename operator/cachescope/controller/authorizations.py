@@ -32,13 +32,17 @@ from cachescope.core.authorization_rules import (
 )
 from cachescope.core.declarations import Restoration
 from cachescope.core.errors import SpecError
+from cachescope.core.leases import shard_key
 from cachescope.core.ledgers import AUTHORIZATION_HEAD, Ledger, Lineage, Mark, authorization_key, is_shard, shard_name
 from cachescope.core.lineages import is_named, naming, told
-from cachescope.core.restores import apart, is_restored, merged_authorization, said
+from cachescope.core.restores import apart, is_restored, merged_authorization, said, taken_back
 from cachescope.core.rights import NO_RIGHTS, Rights
 from cachescope.core.types import Digest, Epoch
 
 log = logging.getLogger(__name__)
+
+_UNSEALED = "a process holds a copy of the ledger that carries no seal of this installation"
+_TAKEN_BACK = "a gateway holds a shard of which what stands does not go on: an older ledger was put back"
 
 
 @dataclass(frozen=True)
@@ -64,6 +68,11 @@ class Read:
     def doubt(self) -> str:
         """What is wrong with one of them; empty for nothing."""
         return next((item.fault for item in (self.head, *self.shards.values()) if item.fault), "")
+
+    @property
+    def names(self) -> set[str]:
+        """Names of the shards that there are, and of those that the head announces."""
+        return {*self.shards, *(self.head.ledger.shards if self.head.ledger else ())}
 
     def of(self, name: str) -> Stored:
         """One of them."""
@@ -235,9 +244,10 @@ class Authorizations:
         """The first states of ledgers or of a lineage, and why; `None` when they go on as they are."""
         place, state = asked.place, read.state
         witnesses, known = self.site.witnesses(place), self._known.get(place.namespace)
-        fresh = self.site.fresh(place, read.head)
-        unsure = self._unverifiable(place, state)
-        doubt = read.doubt or ("a process holds a copy of the ledger that carries no seal of this installation" if unsure else "")
+        fresh = self._fresh(place, read)
+        unsealed, lost = self._unverifiable(place, state), taken_back(state, self._shards_held(place, read)) if state else []
+        unsure = [*unsealed, *lost]
+        doubt = read.doubt or (_UNSEALED if unsealed else _TAKEN_BACK if lost else "")
         if state is None or doubt or state.lost or any(is_restored(state, item) for item in witnesses):
             base = state or known or Authorization(first_head(fresh), {})
             after = merged_authorization(base, witnesses, fresh=fresh, known=known, doubt=bool(doubt))
@@ -250,6 +260,16 @@ class Authorizations:
             return after, "a process that holds an earlier lineage knows nothing that is not in this one"
         after = compacted(state, [item.declaration for item in asked.declared], fresh=fresh)
         return (after, "it was full of what nobody declares any more") if writes(state, after) else None
+
+    def _shards_held(self, place: Place, read: Read) -> dict[str, list[Mark]]:
+        """The states of shards from which nothing follows that gateways read since."""
+        return {name: self.site.leases.held(_place(place, name).key) for name in read.names}
+
+    def _fresh(self, place: Place, read: Read) -> Lineage:
+        """A lineage above all that were seen of the head, and of shards that were taken back."""
+        fresh = self.site.fresh(place, read.head)
+        generations = (self.site.leases.generation(_place(place, name).key) for name in read.names)
+        return replace(fresh, generation=max(fresh.generation, *(number + 1 for number in generations), 1))
 
     def _heard(self, place: Place, head: Ledger) -> bool:
         """Whether everybody acknowledged the head or has no right: what he knows was in his lease before, and was merged."""
@@ -325,4 +345,4 @@ def _changed(read: Read, after: Authorization) -> Sequence[tuple[str, Ledger]]:
 
 
 def _place(head: Place, name: str) -> Place:
-    return head if name == AUTHORIZATION_HEAD else Place(head.namespace, name, f"{head.key}/{name}")
+    return head if name == AUTHORIZATION_HEAD else Place(head.namespace, name, shard_key(head.namespace, name))

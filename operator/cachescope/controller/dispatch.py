@@ -8,6 +8,7 @@ from typing import Final
 from cachescope.controller.store import Key, Store
 from cachescope.controller.watched_kinds import API_KEYS, CHILDREN, WATCHED
 from cachescope.core.labels import POOL_LABEL
+from cachescope.core.leases import namespace_of
 from cachescope.core.ledgers import AUTHORIZATION, AUTHORIZATION_HEAD
 from cachescope.kube.rest import Document
 
@@ -54,7 +55,7 @@ class Dispatch:
                 self._add(_key("ServingPool", document), seconds)
         for name in names:
             if name.startswith(AUTHORIZATION):
-                self._add(authorization(name.removeprefix(AUTHORIZATION)), seconds)
+                self._add(authorization(namespace_of(name)), seconds)
 
 
 def authorization(namespace: str) -> Key:

@@ -177,6 +177,11 @@ class LeaseBook:
         """The different copies of a ledger that processes hold, by its name in leases; each has to be verified."""
         return [copy for copy, _ in self._copies(name)]
 
+    def held(self, name: str) -> list[Mark]:
+        """The different states of a ledger that processes say they hold, by its name in leases."""
+        statements = (item.statement for item in self._processes.values() if item.statement)
+        return list(dict.fromkeys(item.acknowledged[name] for item in statements if name in item.acknowledged))
+
     def unsealed(self, name: str, unsealed: Callable[[Mapping[str, Any]], bool]) -> list[Mark]:
         """The states of a ledger that processes say they hold, and of which their copies carry no seal, or are not there.
 

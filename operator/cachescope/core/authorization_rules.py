@@ -18,7 +18,7 @@ Rules, beside those of `declarations`:
   announced again, since nobody can tell from the shard alone what a head that may have been put back knew; no salt and no permit
   depends on the lineage of a shard;
 - a decision changes few targets at a time, and the next one goes on (`shard_room`): who follows head after head finds every change
-  in their lists, so that a bulk of declarations cuts nobody else.
+  in their lists, so that a bulk of declarations cuts nobody else. What waits for its turn is held until then: it does not stand.
 
 Reading and writing the objects is left to the controller, restores to `restores`.
 """
@@ -38,6 +38,7 @@ from cachescope.core.declarations import (
     Restoration,
     by_target,
     incident_key,
+    is_met,
     of_target,
     raised,
 )
@@ -290,18 +291,31 @@ def _by_namespace(asked: Declared) -> Mapping[str, Sequence[Declaration]]:
 _LOST = Postponed("the ledger of this target was deleted or restored; the operator deals with that first: see its events")
 
 
+_TURN = Postponed(
+    f"more than {MAX_STEP} tenants and principals change at once; it has its turn with one of the next heads, in seconds"
+)
+
+
 def _waiting(
     state: Authorization, asked: Declared, drafts: Mapping[str, Mapping[TargetName, Raised]], step: int | None
 ) -> Mapping[TargetName, Raised]:
     """Targets whose change waits for the next decision, and what they are until then."""
+    made = {target: item for draft in drafts.values() for target, item in draft.items()}
     changes = {
-        target: Change(asked[target][0].namespace, made.floor.denies)
-        for draft in drafts.values()
-        for target, made in draft.items()
-        if made.floor != state.floor(target)
+        target: Change(asked[target][0].namespace, item.floor.denies)
+        for target, item in made.items()
+        if item.floor != state.floor(target)
     }
     waiting = late(changes, step) if step is not None else []
-    return {target: _unchanged(state.floor(target), _incidents(state, target), asked[target]) for target in waiting}
+    return {target: _until_its_turn(state, asked[target], made[target]) for target in waiting}
+
+
+def _until_its_turn(state: Authorization, asked: Sequence[Declaration], made: Raised) -> Raised:
+    """What stands. Of an incident that is not counted yet nobody takes that for all; of everything else it is said."""
+    target = asked[0].target
+    found = _unchanged(state.floor(target), _incidents(state, target), asked)
+    counted = [item for item in asked if item.key is None or item.name in found.given]
+    return replace(found, held={item.name: made.held.get(item.name, _TURN) for item in counted if not is_met(item, found.floor)})
 
 
 def _incidents(state: Authorization, target: TargetName) -> Mapping[str, Epoch]:

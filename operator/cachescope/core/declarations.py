@@ -225,6 +225,12 @@ def raised(
     return Raised(made, counted, held, given)
 
 
+def is_met(item: Declaration, floor: Floor) -> bool:
+    """Whether what stands is all that a declaration says beyond its incident."""
+    refused = floor.denies if item.deny else not (item.readmit and floor.denies)
+    return refused and (item.floor or 0) <= floor.epoch and item.issued_before <= floor.issued_before
+
+
 def rolled(floor: Floor, item: Declaration) -> Floor:
     """The floor one epoch on, for what was added to an incident that had its epoch before: what was let in since is old too."""
     return _advanced(floor, Epoch(min(floor.epoch + 1, MAX_EPOCH)), item)

@@ -21,7 +21,7 @@ from typing import Any
 from cachescope.core.errors import SpecError, WireFormatError
 from cachescope.core.keys import Key, KeyRing
 from cachescope.core.ledger_documents import parse_mark
-from cachescope.core.ledgers import AUTHORIZATION, Mark, write_mark
+from cachescope.core.ledgers import AUTHORIZATION, Mark, authorization_key, write_mark
 from cachescope.core.record import EngineDigests
 from cachescope.core.signed import claimed, read_signed, sign
 
@@ -52,7 +52,8 @@ class LeaseStatement:
         lease_ms: Length of its right.
         version: Version of CacheScope in the process.
         acknowledged: The ledger states that it applied, and below which it closed everything: by pool UID, and by
-            `ledgers.authorization_key` for a namespace's authorization head.
+            `ledgers.authorization_key` for a namespace's authorization head. Also, by `shard_key`, the states of shards
+            that a gateway holds and that were taken back.
         witnesses: Copies of the heads that it read last (`ledger_seals.witness`), by the same names: of a guard all, of a gateway
             the authorization heads.
         pool_uid: The pool of a guard; empty for a gateway.
@@ -86,6 +87,16 @@ def fresh_for_ms(fresh_ms: int) -> int:
 def lease_name(pod_uid: str, boot_id: str) -> str:
     """Name of the `FenceLease` of one process."""
     return f"{pod_uid}.{boot_id}"
+
+
+def shard_key(namespace: str, name: str) -> str:
+    """By what leases name a shard, which only gateways do, and only one that was taken back (`restores.taken_back`)."""
+    return f"{authorization_key(namespace)}/{name}"
+
+
+def namespace_of(key: str) -> str:
+    """The namespace of an authorization ledger that a lease names."""
+    return key.removeprefix(AUTHORIZATION).partition("/")[0]
 
 
 def lease_keys(root: KeyRing) -> KeyRing:

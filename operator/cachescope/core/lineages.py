@@ -6,6 +6,9 @@ Rules:
   Until then the process has no right; its lease shows the operator what it knows, which is merged, or told to be in it already;
 - a ledger lists the states of earlier lineages that it holds all of, its *ancestors*: what it went on from, and every copy in a
   lease that was dealt with. An authorization head says so in no other way, since its floors are in shards;
+- a gateway uses what a shard says before a head announces it, and a restore may take that back where no head tells of it. So under
+  one lineage of the head it takes no shard of a later lineage that lacks what it used: epochs that salts already had would come
+  again. With a later lineage of the head come other salts, and the shards are taken whole;
 - where nothing is told of ancestors at all an older operator or CRD is at work, and a later lineage is taken whole, as it was then;
 - the ledger of a pool holds all of its floors, so that a reader can also compare them.
 """
@@ -44,6 +47,20 @@ def taken(known: Ledger | None, newer: Ledger) -> Ledger:
             "its lease shows the operator what: see the pool's events"
         )
     return followed(known, newer)
+
+
+def shard_taken(known: Ledger | None, newer: Ledger, *, used: bool) -> Ledger:
+    """The shard that a gateway holds after a later read.
+
+    Args:
+        known: What it holds.
+        newer: What it read.
+        used: Whether it issued under the lineage of the head that it holds now.
+
+    Raises:
+        LedgerFork: It does not follow, or lacks something that was used.
+    """
+    return taken(known, newer) if used else followed(known, newer)
 
 
 def united(*found: Ledger) -> tuple[str, ...]:

@@ -11,6 +11,9 @@ Rules:
 - numbers of two histories say nothing of which came first: what is off, denied or unconfirmed for anybody stays so. A denial and a
   flag are given a number above all others where one of another history might take them back; people do that, by a new incident.
   Only a state that the history of another known one lists is merely older, and has no say in this;
+- a shard that a gateway holds, and that does not go on in what stands, proves a restore too, also where no head tells of it: the
+  head may have been written after the backup, or never. What the shard held is lost, so that everything is refused until somebody
+  confirms; the new lineage names its state as dealt with;
 - a witness makes up for an authorization head only if it lists every change since the state that was restored. Otherwise
   revocations may be lost, and everything is refused until somebody confirms;
 - somebody who says that the cluster was restored gets the same, once for each incident: with no witness left nothing tells;
@@ -44,7 +47,7 @@ from cachescope.core.ledgers import (
     shard_name,
     short,
 )
-from cachescope.core.lineages import includes, united
+from cachescope.core.lineages import includes, is_named, united
 from cachescope.core.types import Epoch, TargetName
 
 
@@ -65,6 +68,22 @@ def is_restored(state: Authorization, witness: Ledger) -> bool:
 def apart(head: Ledger, witnesses: Iterable[Ledger]) -> list[Mark]:
     """Witnesses of earlier lineages of which the head does not say yet that it holds all of them."""
     return [witness.mark for witness in witnesses if _is_apart(head, witness)]
+
+
+def taken_back(state: Authorization, held: Mapping[str, Iterable[Mark]]) -> list[Mark]:
+    """States of shards that do not go on in what stands, and were not dealt with yet.
+
+    Args:
+        state: The head and the shards that are there.
+        held: By the name of a shard, the states of which gateways say that what they read since does not follow from them.
+    """
+    shards = state.shards
+    return [
+        mark
+        for name, marks in sorted(held.items())
+        for mark in marks
+        if not is_named(state.head, mark) and not (name in shards and shards[name].knows(mark))
+    ]
 
 
 def _is_apart(head: Ledger, witness: Ledger) -> bool:

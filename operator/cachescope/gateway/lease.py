@@ -6,7 +6,7 @@ routes) and how it reads the ledgers: by quorum, all heads, and of the shards th
 Rules:
 
 - what is acknowledged is held: by every ledger in use of a pool that is known, and by every authorization head whose shards and
-  policy are loaded, decisions are made from that same moment on;
+  policy are loaded, decisions are made from that same moment on. Of a shard that was taken back the state is told that is held;
 - a round whose heads want a policy that is not loaded does not end before it is: the gateway lapses, and no fence waits for it;
 - a statement that would be too long leaves out what can be missed most: pods that it routes to, then witnesses.
 """
@@ -187,7 +187,8 @@ class GatewayLease:
         pools = {uids[name]: ledger.mark for name, ledger in standings.pools.items() if name in uids}
         loaded = self._configuration.loading.is_loaded
         heads = {name: state.head for name, state in standings.authorizations.items() if loaded(state.head)}
-        return pools | {authorization_key(name): head.mark for name, head in heads.items()}
+        authorizations = {authorization_key(name): head.mark for name, head in heads.items()}
+        return pools | authorizations | self._configuration.ledgers.forks()
 
     async def _shard(self, name: Name, turns: asyncio.Semaphore) -> Reading[KnownLedger]:
         async with turns:

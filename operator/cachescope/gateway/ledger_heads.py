@@ -6,6 +6,7 @@ Rules:
 - a round's read decides: it alone brings a ledger that was not known and takes over a new lineage. What does not follow from what
   was known (a fork, or a lineage that lacks some of it), or cannot be read, is not in use: nothing is issued by it, and it is not
   acknowledged;
+- a shard that does not follow from what this process used is told in its lease: no head may show that it was taken back;
 - the watch is a hint: it raises a head within its lineage, at once. Whatever else it shows is left to the next round, and asks for
   one. It brings shards too, which count only by the marks of a head; one of another lineage waits for a head that names it;
 - a ledger that vanished is not in use; what was seen of it is remembered for when it comes back, and denies who was denied.
@@ -21,8 +22,19 @@ from typing import Any
 
 from cachescope.core.authorization_rules import awaits_head
 from cachescope.core.errors import SpecError
-from cachescope.core.ledgers import AUTHORIZATION_HEAD, Ledger, LedgerFork, Role, authorization_key, followed
-from cachescope.core.lineages import taken
+from cachescope.core.leases import shard_key
+from cachescope.core.ledgers import (
+    AUTHORIZATION_HEAD,
+    Ledger,
+    LedgerFork,
+    Lineage,
+    Mark,
+    Role,
+    authorization_key,
+    followed,
+    is_shard,
+)
+from cachescope.core.lineages import shard_taken, taken
 from cachescope.core.log_lines import fault_of
 from cachescope.gateway.authorizations import Authorization, PoolState
 from cachescope.gateway.readings import KnownLedger, Reading, role_of
@@ -84,6 +96,8 @@ class LedgerHeads:
         self.faults: Mapping[Name, str] = {}
         self._known: dict[Name, KnownLedger] = {}
         self._shards: defaultdict[str, dict[str, Ledger]] = defaultdict(dict)
+        self._used: dict[str, Lineage] = {}
+        self._forked: set[Name] = set()
         self._in_use: set[Name] = set()
         self._unread: dict[Name, str] = {}
         self._hints: Readings = {}
@@ -97,6 +111,10 @@ class LedgerHeads:
         """The authorization heads that were read last, whole, as leases name them."""
         found = ((name, known.witness) for name, known in self._known.items())
         return {authorization_key(name.namespace): witness for name, witness in found if witness is not None}
+
+    def forks(self) -> dict[str, Mark]:
+        """The shards that this process holds and that were taken back, as leases name them."""
+        return {shard_key(*name): self._known[name].ledger.mark for name in sorted(self._forked)}
 
     def missing(self, heads: Readings) -> list[Name]:
         """The shards that these heads announce above what is known."""
@@ -113,10 +131,12 @@ class LedgerHeads:
         for name, reading in {**read.heads, **read.shards}.items():
             try:
                 if not self._awaits_head(name, reading.value):
-                    self._keep(name, _after_read(read.before.get(name), self._known.get(name), reading))
+                    self._keep(name, self._after_read(name, read.before.get(name), reading))
                 self._in_use.add(name)
             except SpecError as error:
                 self._unread[name] = str(error)
+                if isinstance(error, LedgerFork) and is_shard(name.name):
+                    self._forked.add(name)
             except Exception as error:  # this ledger is not in use; the others go on
                 self._unread[name] = f"its ledger cannot be followed ({fault_of(error)['error']}); report this with the object"
         return self._changed()
@@ -127,6 +147,39 @@ class LedgerHeads:
         if known is None or head is None or newer is None or newer.ledger.role is not Role.SHARD:
             return False
         return awaits_head(head.ledger, name.name, known.ledger, newer.ledger)
+
+    def _after_read(self, name: Name, before: KnownLedger | None, reading: Reading[KnownLedger]) -> KnownLedger:
+        """What is known after a read that began when `before` was known; meanwhile a hint may have raised it.
+
+        Raises:
+            SpecError: The ledger cannot be read, or does not follow from what was known.
+        """
+        newer, known = reading.value, self._known.get(name)
+        if newer is None:
+            raise SpecError(reading.fault)
+        self._take(name, before, newer)
+        if known is None or known is before:
+            return newer if before is None or before.ledger.mark != newer.ledger.mark else before
+        if newer.ledger.lineage == known.ledger.lineage and newer.ledger.sequence < known.ledger.sequence:
+            followed(newer.ledger, known.ledger)
+            return known
+        self._take(name, known, newer)
+        return newer
+
+    def _take(self, name: Name, known: KnownLedger | None, newer: KnownLedger) -> None:
+        """See that a ledger follows from what was known. Of a pool every later lineage does: its guards see to that."""
+        before, after = known.ledger if known else None, newer.ledger
+        if after.role is Role.AUTHORIZATION:
+            taken(before, after)
+        elif after.role is Role.SHARD:
+            shard_taken(before, after, used=self._used_with(name.namespace))
+        else:
+            followed(before, after)
+
+    def _used_with(self, namespace: str) -> bool:
+        """Whether this process issued under the lineage of the authorization head that it knows."""
+        head = self._known.get(Name(namespace, AUTHORIZATION_HEAD))
+        return head is not None and self._used.get(namespace) == head.ledger.lineage
 
     def hint(self, ledgers: Readings) -> tuple[bool, bool]:
         """Take over what the watch shows, as far as it may; whether what stands changed, and whether to read."""
@@ -159,6 +212,7 @@ class LedgerHeads:
 
     def _keep(self, name: Name, known: KnownLedger) -> None:
         self._known[name] = known
+        self._forked.discard(name)
         if known.ledger.role is Role.SHARD:
             self._shards[name.namespace][name.name] = known.ledger
 
@@ -171,6 +225,7 @@ class LedgerHeads:
         self.faults = {**self._unread, **self._behind(remembered)}
         unclear = {name.namespace: fault for name, fault in self.faults.items() if role_of(name.name) is Role.AUTHORIZATION}
         in_use = {name.namespace for name in self._in_use if name.name == AUTHORIZATION_HEAD} - unclear.keys()
+        self._used |= {namespace: remembered[namespace].head.lineage for namespace in in_use}
         standings = Standings(
             pools={name: known.ledger for name, known in self._known.items() if self._is_pool_in_use(name, known)},
             authorizations={namespace: remembered[namespace] for namespace in in_use},
@@ -191,28 +246,3 @@ class LedgerHeads:
             for head, missing in heads.items()
             if missing and head in self._in_use
         }
-
-
-def _after_read(before: KnownLedger | None, known: KnownLedger | None, reading: Reading[KnownLedger]) -> KnownLedger:
-    """What is known after a read that began when `before` was known; meanwhile a hint may have raised it to `known`.
-
-    Raises:
-        SpecError: The ledger cannot be read, or does not follow from what was known.
-    """
-    newer = reading.value
-    if newer is None:
-        raise SpecError(reading.fault)
-    _take(before, newer)
-    if known is None or known is before:
-        return newer if before is None or before.ledger.mark != newer.ledger.mark else before
-    if newer.ledger.lineage == known.ledger.lineage and newer.ledger.sequence < known.ledger.sequence:
-        followed(newer.ledger, known.ledger)
-        return known
-    _take(known, newer)
-    return newer
-
-
-def _take(known: KnownLedger | None, newer: KnownLedger) -> None:
-    """See that a ledger follows from what was known. Of a pool every later lineage does: its guards see to that, and witness it."""
-    follows = taken if newer.ledger.role is Role.AUTHORIZATION else followed
-    follows(known.ledger if known else None, newer.ledger)
