@@ -16,7 +16,7 @@ from cachescope.core.epochs import target_name
 from cachescope.core.ledgers import Flags, Floor
 from cachescope.core.scopes import Credential
 from cachescope.core.types import Epoch, TargetKind, TargetName
-from cachescope.gateway import decision, placing
+from cachescope.gateway import placing, understanding
 from cachescope.gateway.exchange import Answer, Forward
 from tests.unit.whole_path import CHAT, NAMESPACE, POOL, WholePath, prompt
 
@@ -195,7 +195,7 @@ async def test_what_is_more_than_an_approved_source_is_never_shared(
 async def test_the_suite_notices_a_gateway_that_takes_every_text_for_a_source(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(decision, "sent_texts", lambda _: frozenset({sha256(TEXT.encode())}))
+    monkeypatch.setattr(understanding, "sent_texts", lambda _: frozenset({sha256(TEXT.encode())}))
     text = prompt()
     assert not await world.meets(ALICE, PUBLIC, text)
     assert await world.meets(CAROL, PUBLIC, text), "a leak"

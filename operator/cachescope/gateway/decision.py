@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TypeVar, cast
 
 from cachescope.api.pools import ServingPool
-from cachescope.core.classes import Context, DataClass, Placement
+from cachescope.core.classes import Placement
 from cachescope.core.endpoints import pool_key
 from cachescope.core.handles import Expectation, Outcome
 from cachescope.core.identity import cache_keys
@@ -27,7 +27,7 @@ from cachescope.engines.vllm import ROUTES
 from cachescope.gateway import binding, handles
 from cachescope.gateway.admitting import Admitted, is_known, let_in, model_not_found, unacceptable_form
 from cachescope.gateway.audit import Audit, Told, request_id
-from cachescope.gateway.bodies import BadBody, Sanitized, content_digest, parse_body, sanitize, toolset_digest, with_salt
+from cachescope.gateway.bodies import BadBody, content_digest, parse_body, with_salt
 from cachescope.gateway.context import BadHeader, said
 from cachescope.gateway.errors import ErrorName, answer
 from cachescope.gateway.exchange import Answer, Forward, RequestHead
@@ -43,10 +43,10 @@ from cachescope.gateway.own_routes import (
     handle_answer,
     models_answer,
 )
-from cachescope.gateway.placing import Sent, placement_of
-from cachescope.gateway.sent_texts import sent_texts
+from cachescope.gateway.placing import placement_of
 from cachescope.gateway.snapshot import Snapshot
 from cachescope.gateway.standing import InForce
+from cachescope.gateway.understanding import Asked, asked_of
 from cachescope.logs import fault_of
 
 log = logging.getLogger(__name__)
@@ -58,13 +58,11 @@ UNDECIDED_BODY_BYTES = 16 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What a request asks for, cleaned, with its digests."""
+class Understood:
+    """What a body asks for, and for how long a handle is to last, should it ask for one."""
 
-    cleaned: Sanitized
-    content: binding.Content
-    sent: Sent
-    ttl_seconds: int = 0
+    asked: Asked
+    ttl_seconds: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +171,8 @@ class Decision:
             return answer("invalid_request", str(error))
 
     async def _decide(self, admitted: Admitted, body: bytes) -> Forward | Answer:
-        asked = await understood(admitted, body)
+        found = await understood(admitted, body)
+        asked = found.asked
         # A body may take its time: what was true when it began (keys, suspensions, scopes, epochs) counts for nothing now.
         known = await self._let_in(admitted.head)
         if isinstance(known, Answer):
@@ -191,7 +190,7 @@ class Decision:
         if isinstance(placement, Answer):
             return placement
         grant = self._grant(known, served.pool, placement)
-        return self._concluded(admitted, asked, grant) if grant else answer("no_endpoint")
+        return self._concluded(admitted, found, grant) if grant else answer("no_endpoint")
 
     async def _let_in(self, head: RequestHead) -> Known | Answer:
         """Who asks, by what is in force once that is known, or why he is refused. Whoever goes on from here must not wait again."""
@@ -222,25 +221,26 @@ class Decision:
         engine = binding.Engine(chosen[0], chosen[1].statement)
         return Grant(known.in_force, known.identity, asker, placement, engine)
 
-    def _concluded(self, admitted: Admitted, asked: Asked, grant: Grant) -> Forward | Answer:
+    def _concluded(self, admitted: Admitted, found: Understood, grant: Grant) -> Forward | Answer:
+        asked = found.asked
         bound = binding.record(grant.asker, asked.content, grant.engine.statement)
         cached, right = asked.cleaned.route.salt is not None, not grant.in_force.fresh_only
         made = Made(bound, binding.reuse_of(grant.asker, grant.engine.statement, right=right, cached=cached))
         if admitted.purpose is Purpose.HANDLE:
-            return self._handle(asked, grant, made)
+            return self._handle(found.ttl_seconds, grant, made)
         if admitted.purpose is Purpose.CACHE_KEYS:
             return self._cache_keys(asked, grant, made)
         return self._forward(admitted, asked, grant, made)
 
-    def _handle(self, asked: Asked, grant: Grant, made: Made) -> Answer:
+    def _handle(self, ttl_seconds: int, grant: Grant, made: Made) -> Answer:
         if made.reuse is not Reuse.SALTED:
             return answer("invalid_request", "Nothing of this request is kept for reuse now. Send it without a handle.")
-        expires_at = int(self.now()) + asked.ttl_seconds
+        expires_at = int(self.now()) + ttl_seconds
         key = grant.in_force.snapshot.keys.handles.current
         return handle_answer(handles.seal(key, Expectation(made.record, expires_at), self.entropy), expires_at)
 
     def _cache_keys(self, asked: Asked, grant: Grant, made: Made) -> Answer:
-        if not {one.credential for one in grant.identity.speakers} & grant.asker.scope.rule.applications:
+        if not grant.identity.credentials & grant.asker.scope.rule.applications:
             return answer("permission_denied")
         nonce = None if made.reuse is Reuse.SALTED else self.entropy(NONCE_BYTES)
         request = content_digest(asked.cleaned.route.dialect, asked.cleaned.fields)
@@ -272,7 +272,7 @@ class Decision:
         return handles.presented(snapshot.keys.handles, handle, made.record, now=self.now())
 
 
-async def understood(admitted: Admitted, body: bytes) -> Asked:
+async def understood(admitted: Admitted, body: bytes) -> Understood:
     """Parse, clean and digest a body; a large one in a thread, so that it holds up nobody else.
 
     Raises:
@@ -283,9 +283,6 @@ async def understood(admitted: Admitted, body: bytes) -> Asked:
     return await asyncio.to_thread(_understood, admitted, body)
 
 
-def _understood(admitted: Admitted, body: bytes) -> Asked:
+def _understood(admitted: Admitted, body: bytes) -> Understood:
     found = Enclosed(admitted.route, parse_body(body)) if admitted.route else enclosed(admitted.purpose, body)
-    cleaned, context = sanitize(found.route, found.fields), admitted.said.context or Context()
-    content = binding.Content(content_digest(found.route.dialect, cleaned.content), toolset_digest(cleaned.tools), context)
-    texts = sent_texts(cleaned) if context.data_class is DataClass.PUBLIC else None
-    return Asked(cleaned, content, Sent(admitted.said, texts, content.toolset), found.ttl_seconds)
+    return Understood(asked_of(found.route, found.fields, admitted.said), found.ttl_seconds)

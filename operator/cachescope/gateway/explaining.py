@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from cachescope.api.settings import Settings
-from cachescope.core.classes import Context, DataClass, Reason
+from cachescope.core.classes import Reason
 from cachescope.core.digests import sha256
 from cachescope.core.errors import SpecError
 from cachescope.core.keys import Key, KeyRing
@@ -26,7 +26,6 @@ from cachescope.core.types import Reuse, ScopeClass
 from cachescope.engines.routes import Route
 from cachescope.gateway import binding, readings
 from cachescope.gateway.authorizations import Authorization
-from cachescope.gateway.bodies import content_digest, sanitize, toolset_digest
 from cachescope.gateway.context import Said
 from cachescope.gateway.exchange import Answer
 from cachescope.gateway.identity.api_keys import ApiKeys
@@ -35,11 +34,11 @@ from cachescope.gateway.identity.credentials import Identity
 from cachescope.gateway.identity.jwt_tokens import JwtTokens
 from cachescope.gateway.keys import GatewayKeys
 from cachescope.gateway.ledger_heads import Standings
-from cachescope.gateway.placing import Sent, placement_of
+from cachescope.gateway.placing import placement_of
 from cachescope.gateway.policy import Declared, Policy
-from cachescope.gateway.sent_texts import sent_texts
 from cachescope.gateway.snapshot import Snapshot, snapshot_of
 from cachescope.gateway.strict_json import Json
+from cachescope.gateway.understanding import asked_of
 from cachescope.kube.watched import Name
 
 Document = dict[str, Any]
@@ -163,10 +162,10 @@ def explain(documents: Iterable[Document], question: Question, settings: Setting
 
 
 def _decided(snapshot: Snapshot, identity: Identity, question: Question) -> Explanation:
-    cleaned, context = sanitize(question.route, question.body), question.said.context or Context()
+    asked = asked_of(question.route, question.body, question.said)
     if snapshot.policy.tenants[identity.tenant_uid].refused:
         return Explanation("permission_denied", "The tenant is suspended, or cannot be read.")
-    served = snapshot.policy.models(identity.tenant_uid).get(cleaned.model)
+    served = snapshot.policy.models(identity.tenant_uid).get(asked.cleaned.model)
     if served is None:
         return Explanation("model_not_found", "No pool that admits this tenant serves the model that the body names.")
     pool = served.pool
@@ -175,19 +174,17 @@ def _decided(snapshot: Snapshot, identity: Identity, question: Question) -> Expl
             "other_pool",
             f"The model goes to {pool.namespace}/{pool.name}, which comes before {question.namespace}/{question.pool}.",
         )
-    content = binding.Content(content_digest(question.route.dialect, cleaned.content), toolset_digest(cleaned.tools), context)
-    texts = sent_texts(cleaned) if context.data_class is DataClass.PUBLIC else None
-    placement = placement_of(snapshot, identity, pool, Sent(question.said, texts, content.toolset), now=question.now)
+    placement = placement_of(snapshot, identity, pool, asked.sent, now=question.now)
     if isinstance(placement, Answer):
         return Explanation(placement.reason, placement.body.decode())
     asker = snapshot.askers.of(identity, pool, placement)
     statement = _statement(pool.uid)
     reuse = binding.reuse_of(asker, statement, right=True, cached=question.route.salt is not None)
-    record = binding.record(asker, content, statement)
+    record = binding.record(asker, asked.content, statement)
     lines = tuple(Line(name, show(record, asker), rule) for name, show, rule in _LINES)
     why = "; ".join(_BECAUSE[reason] for reason in placement.reasons)
     first = Line("scope", placement.scope_class.value, why)
-    return Explanation("forwarded", "", placement.scope_class, reuse, cleaned.stripped, (first, *lines))
+    return Explanation("forwarded", "", placement.scope_class, reuse, asked.cleaned.stripped, (first, *lines))
 
 
 def _subject(record: IdentityRecord, asker: binding.Asker) -> str:

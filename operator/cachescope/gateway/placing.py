@@ -70,7 +70,7 @@ def placement_of(snapshot: Snapshot, identity: Identity, pool: ServingPool, sent
         high=tenant.high,
     )
     asked = Asked(
-        speakers=frozenset(one.credential for one in identity.speakers),
+        speakers=identity.credentials,
         context=sent.said.context,
         compartment=sent.said.compartment,
         authorized=authorized(tenant, identity),

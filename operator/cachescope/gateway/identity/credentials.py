@@ -49,6 +49,11 @@ class Identity:
         return (self,) if self.sender is None else (self, self.sender)
 
     @property
+    def credentials(self) -> frozenset[Credential]:
+        """The credentials of all of them."""
+        return frozenset(one.credential for one in self.speakers)
+
+    @property
     def workload(self) -> str:
         """SPIFFE id of the verified certificate, be it the credential or beside it; empty without one."""
         return next((one.credential.subject for one in self.speakers if one.credential.kind == MTLS), "")
