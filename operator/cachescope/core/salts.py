@@ -10,8 +10,7 @@ Rules:
 
 from __future__ import annotations
 
-import base64
-
+from cachescope.core.encodings import encode
 from cachescope.core.frames import Field
 from cachescope.core.keys import Key
 from cachescope.core.record import IdentityRecord
@@ -36,7 +35,7 @@ def salt(key: Key, record: IdentityRecord, nonce: bytes | None = None) -> Salt:
     """
     checked_nonce(record, nonce)
     mac = key.mac("cachescope/salt/v1", key.id, salted_fields(record), nonce)
-    return Salt(base64.urlsafe_b64encode(mac).rstrip(b"=").decode())
+    return Salt(encode(mac))
 
 
 def checked_nonce(record: IdentityRecord, nonce: bytes | None) -> None:

@@ -8,14 +8,12 @@ inflated that nobody signed.
 
 from __future__ import annotations
 
-import base64
-import binascii
 import json
-import re
 import zlib
 from collections.abc import Mapping
 from typing import Any
 
+from cachescope.core.encodings import decode, encode, inflated
 from cachescope.core.errors import WireFormatError
 from cachescope.core.keys import Key, KeyRing, matches
 
@@ -23,10 +21,6 @@ VERSION = "v1"
 READABLE = frozenset({VERSION})
 MAX_CHARACTERS = 16_384
 _QUICKLY = 1
-_ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
-_BASE64 = re.compile(r"[A-Za-z0-9_-]*\Z")
-_LAST: tuple[frozenset[str], ...] = (frozenset(_ALPHABET) | {""}, frozenset(), frozenset("AQgw"), frozenset(_ALPHABET[::4]))
-"""By length modulo four, the characters that can end a text whose unused bits are zero."""
 
 
 def sign(key: Key, purpose: str, payload: Mapping[str, Any], *, deflated: bool = False) -> str:
@@ -44,7 +38,7 @@ def sign(key: Key, purpose: str, payload: Mapping[str, Any], *, deflated: bool =
     body = json.dumps(payload, separators=(",", ":")).encode()
     body = zlib.compress(body, _QUICKLY) if deflated else body
     mac = key.mac("cachescope/signed", purpose, VERSION, key.id, body)
-    return f"{VERSION}.{_encode(key.id.encode())}.{_encode(body)}.{_encode(mac)}"
+    return f"{VERSION}.{encode(key.id.encode())}.{encode(body)}.{encode(mac)}"
 
 
 def read_signed(keys: KeyRing, purpose: str, text: str, *, most: int = MAX_CHARACTERS, most_inflated: int = 0) -> dict[str, Any]:
@@ -94,14 +88,14 @@ def _split(text: str, most: int = MAX_CHARACTERS) -> tuple[str, str, bytes, byte
     if parts[0] not in READABLE:
         raise WireFormatError(f"the format {parts[0]!r} is not readable here; update the older side")
     try:
-        return parts[0], _decode(parts[1]).decode(), _decode(parts[2]), _decode(parts[3])
-    except (binascii.Error, ValueError) as error:
+        return parts[0], decode(parts[1]).decode(), decode(parts[2]), decode(parts[3])
+    except ValueError as error:
         raise WireFormatError("a signed document holds URL-safe base64; send what the gateway made, whole") from error
 
 
 def _object(what: str, body: bytes, most_inflated: int) -> dict[str, Any]:
     try:
-        payload = json.loads(_inflated(body, most_inflated) if most_inflated else body)
+        payload = json.loads(_plain(body, most_inflated) if most_inflated else body)
     except (ValueError, RecursionError, zlib.error):  # whoever holds a key may still sign nonsense
         payload = None
     if not isinstance(payload, dict):
@@ -109,22 +103,8 @@ def _object(what: str, body: bytes, most_inflated: int) -> dict[str, Any]:
     return payload
 
 
-def _inflated(body: bytes, most: int) -> bytes:
+def _plain(body: bytes, most: int) -> bytes:
     """A payload that may be deflated; no JSON object begins as a deflated one does."""
     if body.startswith(b"{"):
         return body
-    inflating = zlib.decompressobj()
-    content = inflating.decompress(body, most)
-    if not inflating.eof or inflating.unused_data:
-        raise ValueError("the payload is cut, goes on, or is too long")
-    return content
-
-
-def _encode(content: bytes) -> str:
-    return base64.urlsafe_b64encode(content).rstrip(b"=").decode()
-
-
-def _decode(text: str) -> bytes:
-    if not _BASE64.match(text) or text[-1:] not in _LAST[len(text) % 4]:
-        raise ValueError("not URL-safe base64 in its one form")
-    return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+    return inflated(body, most)

@@ -6,8 +6,6 @@ nonce of 96 bits over the deflated JSON of `core.handles`. The purpose and the k
 
 from __future__ import annotations
 
-import base64
-import binascii
 import json
 import re
 import zlib
@@ -17,6 +15,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from cachescope.core import handles
+from cachescope.core.encodings import decode, encode, inflated
 from cachescope.core.frames import frame
 from cachescope.core.handles import MAX_CHARACTERS, PREFIX, Expectation, Outcome
 from cachescope.core.keys import Key, KeyRing
@@ -41,7 +40,7 @@ def seal(key: Key, expectation: Expectation, entropy: Callable[[int], bytes]) ->
     """
     nonce = entropy(_NONCE_BYTES)
     plain = zlib.compress(json.dumps(handles.written(expectation), separators=(",", ":")).encode())
-    return f"{PREFIX}{_encode(key.id.encode())}.{_encode(nonce + AESGCM(key.secret).encrypt(nonce, plain, _beside(key)))}"
+    return f"{PREFIX}{encode(key.id.encode())}.{encode(nonce + AESGCM(key.secret).encrypt(nonce, plain, _beside(key)))}"
 
 
 def unseal(keys: KeyRing, text: str) -> Expectation:
@@ -54,12 +53,12 @@ def unseal(keys: KeyRing, text: str) -> Expectation:
     if match is None:
         raise Unreadable("it has not the form of a handle")
     try:
-        key = keys.find(_decode(match[1]).decode())
-        sealed = _decode(match[2])
+        key = keys.find(decode(match[1]).decode())
+        sealed = decode(match[2])
         if key is None or len(sealed) < _NONCE_BYTES:
             raise Unreadable("it names a key that is not here")
         plain = AESGCM(key.secret).decrypt(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], _beside(key))
-        return handles.read(json.loads(_inflated(plain)))
+        return handles.read(json.loads(inflated(plain, _MOST_INFLATED)))
     except (InvalidTag, ValueError, zlib.error, RecursionError) as error:
         raise Unreadable("nobody here sealed it") from error
 
@@ -74,22 +73,3 @@ def presented(keys: KeyRing, text: str, record: IdentityRecord, *, now: float) -
 
 def _beside(key: Key) -> bytes:
     return frame("cachescope/handle/v1", key.id)
-
-
-def _inflated(plain: bytes) -> bytes:
-    inflating = zlib.decompressobj()
-    content = inflating.decompress(plain, _MOST_INFLATED)
-    if not inflating.eof:
-        raise ValueError("it is cut, or too long")
-    return content
-
-
-def _encode(content: bytes) -> str:
-    return base64.urlsafe_b64encode(content).rstrip(b"=").decode()
-
-
-def _decode(text: str) -> bytes:
-    try:
-        return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
-    except binascii.Error as error:
-        raise Unreadable("it has not the form of a handle") from error

@@ -13,13 +13,13 @@ Rules:
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import hmac
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from cachescope.core.encodings import encode
 from cachescope.core.errors import SpecError
 from cachescope.core.frames import frame
 from cachescope.core.scopes import API_KEY, Credential
@@ -75,7 +75,7 @@ def make_key(random: bytes, bound_to: str) -> NewKey:
     if len(random) != RANDOM_BYTES:
         raise ValueError(f"a key is made of {RANDOM_BYTES} random bytes, not {len(random)}; pass secrets.token_bytes(32)")
     key_id = hashlib.sha256(frame("cachescope/api-key-id/v1", random)).hexdigest()[:16]
-    secret = base64.urlsafe_b64encode(random).rstrip(b"=").decode()
+    secret = encode(random)
     return NewKey(f"{PREFIX}{key_id}.{secret}", key_id, hash_key(key_id, secret, bound_to))
 
 
