@@ -93,8 +93,8 @@ class Pools:
         Raises:
             ClusterError: The cluster did not do it; try again later.
         """
-        document = self.site.store.get(*key)
-        if document is None or "deletionTimestamp" in document["metadata"]:
+        document = self.site.store.staying(key)
+        if document is None:
             return await self._without_pool(key)
         this = Pass(key, document)
         failed: ClusterError | None = None

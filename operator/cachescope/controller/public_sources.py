@@ -47,8 +47,8 @@ class PublicSources:
         Raises:
             ClusterError: It could not be written; try again later.
         """
-        document = self.site.store.get(*key)
-        if document is None or "deletionTimestamp" in document["metadata"]:
+        document = self.site.store.staying(key)
+        if document is None:
             return
         now = self.now()
         await report(self.site.rest, document, {}, [self._verdict(key, document, now)])

@@ -40,8 +40,8 @@ class Scopes:
         Raises:
             ClusterError: It could not be written; try again later.
         """
-        document = self.site.store.get(*key)
-        if document is None or "deletionTimestamp" in document["metadata"]:
+        document = self.site.store.staying(key)
+        if document is None:
             return
         scope = await accepted_spec(self.site.rest, CacheScope, document)
         if scope is None:

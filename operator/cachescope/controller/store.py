@@ -86,6 +86,11 @@ class Store:
         """One object, or `None`. Do not change it."""
         return self._objects.get(kind, {}).get(namespace, {}).get(name)
 
+    def staying(self, key: Key) -> Document | None:
+        """An object that is there and is not being deleted, or `None`. Do not change it."""
+        document = self.get(*key)
+        return None if document is None or "deletionTimestamp" in document["metadata"] else document
+
     def all(self, kind: str, namespace: str | None = None) -> list[Document]:
         """All objects of a kind, in one namespace or in all. Do not change them."""
         spaces = self._objects.get(kind, {})

@@ -81,8 +81,8 @@ class Tenants:
         Raises:
             ClusterError: It could not be written; try again later.
         """
-        document = self._site.store.get(*key)
-        if document is None or "deletionTimestamp" in document["metadata"]:
+        document = self._site.store.staying(key)
+        if document is None:
             return
         tenant = await accepted_spec(self._site.rest, Tenant, document)
         if tenant is None:
@@ -96,8 +96,8 @@ class Tenants:
             await self._write(key, secrets)
 
     async def _write(self, key: Key, secrets: Mapping[str, Reason]) -> None:
-        document = self._site.store.get(*key)
-        if document is None or "deletionTimestamp" in document["metadata"]:
+        document = self._site.store.staying(key)
+        if document is None:
             return
         try:
             tenant = parse(Tenant, document, f"Tenant {key.name}")
