@@ -4,11 +4,10 @@ import os
 import shutil
 from pathlib import Path
 
+from e2e.cluster.apt import APT_GET, alone
 from images.errors import ImageError
 from images.processes import run
 from images.progress import Progress
-
-APT = ("apt-get", "-o", "DPkg::Lock::Timeout=300")
 
 
 def ensure_packages(programs: tuple[str, ...], *, log: Path, progress: Progress) -> None:
@@ -32,6 +31,6 @@ def ensure_packages(programs: tuple[str, ...], *, log: Path, progress: Progress)
             remedy=f"run `sudo apt-get install {names}`, or start Docker; with `--base python:3.11-slim` no mmdebstrap is needed.",
         )
     quiet = {"DEBIAN_FRONTEND": "noninteractive"}
-    with progress.step(f"install {names}"):
-        for command in ([*APT, "update", "-qq"], [*APT, "install", "-y", "-qq", "--no-install-recommends", *missing]):
+    with progress.step(f"install {names}"), alone():
+        for command in ([*APT_GET, "update", "-qq"], [*APT_GET, "install", "-y", "-qq", "--no-install-recommends", *missing]):
             run(command, label=f"apt-get {command[3]}", log=log, progress=progress, environment=quiet)

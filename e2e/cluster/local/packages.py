@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from e2e.cluster.apt import APT_GET, alone
 from e2e.cluster.commands import run, succeeds
 from e2e.cluster.errors import ClusterSetupError
 from e2e.cluster.progress import Progress
@@ -68,7 +69,7 @@ def install(progress: Progress, *, pip: bool) -> None:
         return
     progress.line(f"installing Debian packages with apt-get: {' '.join(missing)}")
     env = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
-    apt = ["apt-get", "-q", "-y", "-o", "DPkg::Lock::Timeout=300"]
-    run([*apt, "update"], env=env)
-    run([*apt, "install", "--no-install-recommends", *missing], env=env)
+    with alone():
+        run([*APT_GET, "-q", "-y", "update"], env=env)
+        run([*APT_GET, "-q", "-y", "install", "--no-install-recommends", *missing], env=env)
     progress.line("Debian packages are installed")
