@@ -57,7 +57,7 @@ soak: cluster images ## Hours: 5 minutes of steady state, then each fault 20 tim
 	CACHESCOPE_SOAK_SECONDS=300 $(RUN) -m pytest e2e/tests/test_steady_state.py -q
 	@# A set that fails does not keep the next from being played. CACHESCOPE_FAULT_SECONDS bounds each.
 	failed=0; \
-	CACHESCOPE_FAULT_TIMES=20 $(RUN) -m pytest e2e/tests/test_fence_*.py $(NOTED) || failed=1; \
+	CACHESCOPE_FAULT_TIMES=20 CACHESCOPE_FAULT_SITES=5 $(RUN) -m pytest e2e/tests/test_fence_*.py $(NOTED) || failed=1; \
 	CACHESCOPE_FAULT_TIMES=3 CACHESCOPE_FAULT_ENGINE=vllm $(RUN) -m pytest e2e/tests/test_fence_faults.py $(NOTED) || failed=1; \
 	CACHESCOPE_FAULT_TIMES=20 $(RUN) -m pytest tests/integration/test_operator_faults.py -p no:hypothesispytest $(NOTED) || failed=1; \
 	$(RUN) -m e2e.faults.results; exit $$failed

@@ -16,7 +16,7 @@ from e2e.faults.processes import of_pod, stopped
 from e2e.faults.scene import FENCE_SECONDS, Scene, is_true
 from e2e.faults.site import ENGINES, POOL, WELL_SECONDS, Site
 from e2e.faults.table import fault
-from e2e.stack import kubectl, outage
+from e2e.stack import kubectl
 from e2e.stack.install import GATEWAY_PODS, OPERATOR_PODS
 from e2e.stack.waiting import until
 
@@ -28,7 +28,7 @@ OUTAGE_SECONDS = FENCE_SECONDS + 30
 def short_outage(scene: Scene) -> None:
     """Longer than every right, once the API server has started again."""
     scene.revoke()
-    outage.without_api_server(5)
+    scene.control_plane.be_gone(5)
     scene.fenced(OUTAGE_SECONDS)
 
 
@@ -36,7 +36,7 @@ def short_outage(scene: Scene) -> None:
 def long_outage(scene: Scene) -> None:
     """Longer than everything that goes on without a right."""
     scene.revoke()
-    outage.without_api_server(60)
+    scene.control_plane.be_gone(60)
     scene.fenced(OUTAGE_SECONDS)
 
 
@@ -44,7 +44,7 @@ def long_outage(scene: Scene) -> None:
 def restored_with_all(scene: Scene) -> None:
     """What was fenced stays fenced, although the cluster knows nothing of it any more."""
     with _restored(scene):
-        restore.put_back()
+        scene.control_plane.put_back()
 
 
 @fault("etcd is restored, and one guard remembers", slow=True)
@@ -55,7 +55,7 @@ def restored_with_one(scene: Scene) -> None:
     """
     forgetting = [*scene.site.pods()[1:], *scene.site.pods(GATEWAY_PODS), *scene.site.pods(OPERATOR_PODS)]
     with _restored(scene) as found, scene.quiet():
-        restore.put_back(lambda: restore.forget(forgetting))
+        scene.control_plane.put_back(lambda: restore.forget(forgetting))
         found()
         # The one under way may have read before; rounds that ended later began later.
         known = scene.site.rounds()
@@ -70,7 +70,7 @@ def restored_and_changed(scene: Scene) -> None:
     operators = scene.site.pods(OPERATOR_PODS)
     with _restored(scene), ExitStack() as still:
         still.enter_context(stopped(*witnesses))
-        restore.put_back(lambda: restore.forget(operators))
+        scene.control_plane.put_back(lambda: restore.forget(operators))
         before = lineage(scene.site, POOL)
         scene.revoke()  # it gives the same epochs as the lost one, which must not be taken for it
         until(lambda: is_true(scene.site, scene.latest("rollback"), "Accepted"), "the operator has written anew", WELL_SECONDS)
@@ -88,7 +88,7 @@ def _all_read(before: Mapping[str, int], now: Mapping[str, int]) -> bool:
 def _restored(scene: Scene) -> Iterator[Callable[[], None]]:
     """A fence whose every trace in etcd is lost in the block; yields a wait until both ledgers go on in new lineages."""
     names = (POOL, AUTHORIZATION_HEAD)
-    restore.copy()
+    scene.control_plane.copy()
     scene.revoke()
     scene.fenced(OUTAGE_SECONDS)
     before = {name: lineage(scene.site, name) for name in names}

@@ -20,7 +20,7 @@ PRODUCT = ("operator", "gateway", "guard")
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One play.
+    """One play, or several at once.
 
     Attributes:
         at: When it ended.
@@ -31,6 +31,7 @@ class Line:
         why: Why it failed; empty when it passed.
         fences: Seconds of its fences, by what was revoked.
         images: Hashes of the product's images, by name.
+        plays: How many there were at once, each in an installation of its own.
     """
 
     at: str
@@ -41,6 +42,7 @@ class Line:
     why: str = ""
     fences: dict[str, float] = field(default_factory=dict)
     images: dict[str, str] = field(default_factory=dict)
+    plays: int = 1
 
     @property
     def setting(self) -> str:
@@ -72,7 +74,7 @@ def table(lines: Iterable[Line]) -> Iterator[str]:
 
 def in_a_row(plays: list[Line]) -> int:
     """How many passed since the last one that failed."""
-    return len(list(takewhile(lambda line: not line.why, reversed(plays))))
+    return sum(line.plays for line in takewhile(lambda line: not line.why, reversed(plays)))
 
 
 def _row(name: str, plays: list[Line]) -> str:
@@ -80,7 +82,7 @@ def _row(name: str, plays: list[Line]) -> str:
     fence = "" if longest is None else f", longest fence {longest:.1f} s"
     failures = [line.why for line in plays if line.why]
     last = f"; last failure: {failures[-1]}" if failures else ""
-    return f"  {in_a_row(plays):3} in a row of {len(plays):3}  {name}{fence}{last}"
+    return f"  {in_a_row(plays):3} in a row of {sum(line.plays for line in plays):3}  {name}{fence}{last}"
 
 
 if __name__ == "__main__":

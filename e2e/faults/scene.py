@@ -12,6 +12,7 @@ from typing import Any
 
 from cachescope.api.conditions import ConditionType, Reason
 from e2e.faults import linearizability
+from e2e.faults.control_plane import ControlPlane
 from e2e.faults.engines import ENGINE
 from e2e.faults.history import EVERYONE, Kind, Recorder
 from e2e.faults.site import ENGINES, POOL, TENANTS, WELL_SECONDS, Site
@@ -35,6 +36,7 @@ class Scene:
         site: The installation.
         recorder: The record.
         victim: A tenant that is denied.
+        control_plane: The cluster's.
         fences: Revocations that were asked for: their numbers in the record, by the name of the CacheEpoch.
         times: Seconds that each fence took, as the operator says, by the name of the CacheEpoch.
         reasons: By what each was complete, by the name of the CacheEpoch.
@@ -44,6 +46,7 @@ class Scene:
     site: Site
     recorder: Recorder
     victim: str
+    control_plane: ControlPlane = field(default_factory=ControlPlane)
     fences: dict[str, int] = field(default_factory=dict)
     times: dict[str, float] = field(default_factory=dict)
     reasons: dict[str, str] = field(default_factory=dict)
@@ -140,14 +143,14 @@ def _document_of(site: Site, name: str) -> dict[str, Any] | None:
 
 
 @contextmanager
-def playing(site: Site, fault: str) -> Iterator[Scene]:
+def playing(site: Site, fault: str, control_plane: ControlPlane | None = None) -> Iterator[Scene]:
     """Traffic, with reuse seen by everybody, until the end of the block; then whatever was declared goes.
 
     The record is kept, and everybody's logs where something went wrong.
     """
     path = CACHE / "histories" / ENGINE.name / f"{fault.replace(' ', '-')}.jsonl"
     recorder = Recorder(path)
-    scene = Scene(site, recorder, f"victim-{secrets.token_hex(4)}")
+    scene = Scene(site, recorder, f"victim-{secrets.token_hex(4)}", control_plane or ControlPlane())
     prefixes = {who: f"{who}-{secrets.token_hex(4)}" for who in (*TENANTS, scene.victim)}
     try:
         site.add_tenant(scene.victim)

@@ -12,6 +12,7 @@ import secrets
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any
@@ -149,9 +150,10 @@ def pool_document(image: str, **fence: object) -> dict[str, Any]:
     return document
 
 
-def shared() -> Iterator[Site]:
-    """The one installation of a session, for a fixture of that scope; whichever module asks first makes it."""
-    name = _namespace()
+@contextmanager
+def shared(number: int = 0) -> Iterator[Site]:
+    """An installation of a session, for a fixture of that scope; whichever module asks first makes it."""
+    name = _namespace(number)
     try:
         yield _installed(name)
     finally:
@@ -161,8 +163,8 @@ def shared() -> Iterator[Site]:
 
 
 @cache
-def _namespace() -> str:
-    return f"cachescope-fence-{secrets.token_hex(4)}"
+def _namespace(number: int) -> str:
+    return f"cachescope-fence-{number}-{secrets.token_hex(4)}"
 
 
 @cache

@@ -77,6 +77,7 @@ class Notes:
             why=self._why,
             fences={name: float(seconds) for name, seconds in json.loads(str(told.get("fences", "{}"))).items()},
             images=self._images,
+            plays=int(str(told.get("plays", 1))),
         )
 
 

@@ -6,6 +6,7 @@ itself, with the bound that holds under it; whatever is left open is waited for 
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable
 from typing import Final
@@ -16,6 +17,9 @@ from e2e.faults.scene import Scene
 Fault = Callable[[Scene], None]
 
 TIMES = int(os.environ.get("CACHESCOPE_FAULT_TIMES", "1"))
+SITES = int(os.environ.get("CACHESCOPE_FAULT_SITES", "1"))
+"""Installations that go through a fault of the control plane together. Each is a play: there are fewer outages."""
+OUTAGES = math.ceil(TIMES / SITES)
 FAULTS: Final[dict[str, Fault]] = {}
 
 

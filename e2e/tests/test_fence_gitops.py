@@ -34,7 +34,8 @@ pytestmark = [
 
 @pytest.fixture(scope="session")
 def fenced_site() -> Iterator[Site]:
-    yield from site.shared()
+    with site.shared() as found:
+        yield found
 
 
 @dataclass(frozen=True)

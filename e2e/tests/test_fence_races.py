@@ -43,7 +43,8 @@ pytestmark = [
 
 @pytest.fixture(scope="session")
 def fenced_site() -> Iterator[Site]:
-    yield from site.shared()
+    with site.shared() as found:
+        yield found
 
 
 class Race:

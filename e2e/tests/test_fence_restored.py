@@ -6,18 +6,20 @@ Until `restored` is declared nobody can know: so the procedure declares it befor
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
 
 from cachescope.core.ledgers import AUTHORIZATION_HEAD
 from e2e.faults import restore, site
+from e2e.faults.control_plane import ControlPlane, at_once
 from e2e.faults.of_control_plane import lineage
 from e2e.faults.of_processes import patch
 from e2e.faults.scene import denial_of, is_true, rollback_of
 from e2e.faults.site import POOL, TENANTS, WELL_SECONDS, Site
-from e2e.faults.table import TIMES
+from e2e.faults.table import OUTAGES, SITES, TIMES
 from e2e.stack import kubectl, outage
 from e2e.stack.install import GATEWAY_PODS, OPERATOR_PODS
 from e2e.stack.tenancy import API_VERSION
@@ -29,25 +31,35 @@ RESTART_SECONDS = 150 + WELL_SECONDS
 pytestmark = [
     pytest.mark.skipif(not outage.possible(), reason="the cluster's etcd is no process of this machine"),
     pytest.mark.skipif(TIMES == 1, reason="it takes minutes; set CACHESCOPE_FAULT_TIMES"),
-    pytest.mark.parametrize("turn", range(TIMES)),
+    pytest.mark.parametrize("turn", range(OUTAGES)),
 ]
 
 
 @pytest.fixture(scope="session")
-def fenced_site() -> Iterator[Site]:
-    yield from site.shared()
+def fenced_sites() -> Iterator[list[Site]]:
+    with ExitStack() as stack:
+        yield [stack.enter_context(site.shared(number)) for number in range(SITES)]
 
 
-def test_with_no_witness_left_nothing_is_served_until_it_is_confirmed(fenced_site: Site, turn: int) -> None:  # noqa: ARG001 - a repetition
-    victim, place = f"victim-{secrets.token_hex(4)}", fenced_site
+def test_with_no_witness_left_nothing_is_served_until_it_is_confirmed(
+    fenced_sites: list[Site],
+    record_property: Callable[[str, object], None],
+    turn: int,  # noqa: ARG001 - a repetition
+) -> None:
+    record_property("plays", len(at_once(fenced_sites, play)))
+
+
+def play(place: Site, shared: ControlPlane) -> None:
+    """Lose two revocations and everybody's memory of them, and see that nobody is served before people have said so."""
+    victim = f"victim-{secrets.token_hex(4)}"
     place.add_tenant(victim)
     until(lambda: place.serves(victim), "the victim is served")
     before = {name: lineage(place, name) for name in (POOL, AUTHORIZATION_HEAD)}
-    restore.copy()
+    shared.copy()
     declare(place, rollback_of(f"lost-{secrets.token_hex(4)}"))
     declare(place, denial_of(f"lost-{secrets.token_hex(4)}", victim))
     everybody = [pod for labels in (GATEWAY_PODS, OPERATOR_PODS) for pod in place.pods(labels)] + place.pods()
-    restore.put_back(lambda: restore.forget(everybody))
+    shared.put_back(lambda: restore.forget(everybody))
     said = restored_of(f"restored-{secrets.token_hex(4)}")
     kubectl.apply([said], place.namespace)
     until(lambda: place.outcome(TENANTS[0]) == "restore_unconfirmed", "requests are refused as unconfirmed", RESTART_SECONDS)

@@ -31,7 +31,8 @@ pytestmark = pytest.mark.skipif(not outage.possible(), reason="the node's folder
 
 @pytest.fixture(scope="session")
 def fenced_site() -> Iterator[Site]:
-    yield from site.shared()
+    with site.shared() as found:
+        yield found
 
 
 def _volume(name: str, folder: Path) -> list[dict[str, Any]]:

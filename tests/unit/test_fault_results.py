@@ -14,8 +14,10 @@ from e2e.faults.results import Line, read, table, write
 IMAGES = {"operator": "a1", "gateway": "b1", "guard": "c1"}
 
 
-def line(fault: str, why: str = "", *, fence: float = 1.0, images: dict[str, str] = IMAGES, engine: str = "stub") -> Line:
-    return Line("2026-01-01T00:00:00+00:00", fault, engine, 0, 5.0, why, {"rollback": fence}, images)
+def line(
+    fault: str, why: str = "", *, fence: float = 1.0, images: dict[str, str] = IMAGES, engine: str = "stub", plays: int = 1
+) -> Line:
+    return Line("2026-01-01T00:00:00+00:00", fault, engine, 0, 5.0, why, {"rollback": fence}, images, plays)
 
 
 def item(name: str, turn: int | None = None, **parameters: object) -> pytest.Item:
@@ -24,7 +26,9 @@ def item(name: str, turn: int | None = None, **parameters: object) -> pytest.Ite
 
 
 def report(when: str, *, failed: str = "", skipped: bool = False, nodeid: str = "e2e/tests/test_x.py::test_x") -> pytest.TestReport:
-    told: list[tuple[str, Any]] = [] if skipped else [("fault", "nothing"), ("turn", 3), ("fences", '{"rollback": 0.5}')]
+    told: list[tuple[str, Any]] = (
+        [] if skipped else [("fault", "nothing"), ("turn", 3), ("fences", '{"rollback": 0.5}'), ("plays", 5)]
+    )
     crashed = SimpleNamespace(reprcrash=SimpleNamespace(message=failed)) if when == "call" else failed
     found = {
         "when": when,
@@ -78,6 +82,7 @@ def test_a_line_is_written_for_each_play_that_passed_or_failed(monkeypatch: pyte
     assert [each.engine for each in lines] == ["stub"] * 4 + ["simulated"]
     assert [each.seconds for each in lines] == [2.0, 2.0, 0.0, 2.0, 2.0]
     assert all(each.images == IMAGES for each in lines)
+    assert {each.plays for each in lines} == {5}
 
 
 def test_plays_in_a_row_are_those_since_the_last_failure_with_the_same_images(tmp_path: Path) -> None:
@@ -88,7 +93,7 @@ def test_plays_in_a_row_are_those_since_the_last_failure_with_the_same_images(tm
         line("nothing"),
         line("nothing", "2 violations"),
         line("nothing", fence=4.25),
-        line("outage"),
+        line("outage", plays=5),
         line("nothing"),
         line("nothing", images=newer),
         line("nothing", engine="vllm"),
@@ -97,7 +102,7 @@ def test_plays_in_a_row_are_those_since_the_last_failure_with_the_same_images(tm
     assert list(table(read(path))) == [
         "stub with operator:a1 gateway:b1 guard:c1",
         "    2 in a row of   4  nothing, longest fence 4.2 s; last failure: 2 violations",
-        "    1 in a row of   1  outage, longest fence 1.0 s",
+        "    5 in a row of   5  outage, longest fence 1.0 s",
         "stub with operator:a1 gateway:b1 guard:c2",
         "    1 in a row of   1  nothing, longest fence 1.0 s",
         "vllm with operator:a1 gateway:b1 guard:c1",
