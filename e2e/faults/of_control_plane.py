@@ -11,10 +11,11 @@ from contextlib import ExitStack, contextmanager
 from cachescope.core.ledger_documents import parse_ledger
 from cachescope.core.ledgers import AUTHORIZATION_HEAD, Lineage
 from e2e.faults import restore
+from e2e.faults.declarations import POOL, is_true
 from e2e.faults.of_processes import GUARD, RIGHT_SECONDS
 from e2e.faults.processes import of_pod, stopped
-from e2e.faults.scene import FENCE_SECONDS, Scene, is_true
-from e2e.faults.site import ENGINES, POOL, WELL_SECONDS, Site
+from e2e.faults.scene import FENCE_SECONDS, Scene
+from e2e.faults.site import ENGINES, WELL_SECONDS, Site
 from e2e.faults.table import fault
 from e2e.stack import kubectl
 from e2e.stack.install import GATEWAY_PODS, OPERATOR_PODS
@@ -73,7 +74,11 @@ def restored_and_changed(scene: Scene) -> None:
         scene.control_plane.put_back(lambda: restore.forget(operators))
         before = lineage(scene.site, POOL)
         scene.revoke()  # it gives the same epochs as the lost one, which must not be taken for it
-        until(lambda: is_true(scene.site, scene.latest("rollback"), "Accepted"), "the operator has written anew", WELL_SECONDS)
+        until(
+            lambda: is_true(scene.site.namespace, scene.latest("rollback"), "Accepted"),
+            "the operator has written anew",
+            WELL_SECONDS,
+        )
         if lineage(scene.site, POOL) != before:
             raise AssertionError("the operator knew of the restore before it wrote; stop whoever told it")
 

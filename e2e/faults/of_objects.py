@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import secrets
 
+from e2e.faults.declarations import POOL, is_true, rollback_of
 from e2e.faults.of_processes import GUARD_SECONDS, QUICK_SECONDS, RIGHT_SECONDS, patch
 from e2e.faults.processes import cut_off
-from e2e.faults.scene import Scene, is_true, rollback_of
-from e2e.faults.site import ENGINES, LEASE_SECONDS, POOL, WELL_SECONDS, Site
+from e2e.faults.scene import Scene
+from e2e.faults.site import ENGINES, LEASE_SECONDS, WELL_SECONDS, Site
 from e2e.faults.table import fault
 from e2e.stack import kubectl, storm, stub_pool
 from e2e.stack.tenancy import tenant
@@ -47,12 +48,12 @@ def epoch_reverted(scene: Scene) -> None:
     name, namespace = scene.latest("rollback"), scene.site.namespace
     before = standing(scene.site, name)
     patch(scene.site, "cacheepoch", name, {"spec": {"incident": None, "floor": 1}})
-    until(lambda: is_true(scene.site, name, "Held"), "a lower floor is held")
+    until(lambda: is_true(scene.site.namespace, name, "Held"), "a lower floor is held")
     kubectl.run("delete", "cacheepoch", name, namespace=namespace)
     lower = rollback_of(name)
     lower["spec"] = {"target": lower["spec"]["target"], "floor": 1}
     kubectl.apply([lower], namespace)
-    until(lambda: is_true(scene.site, name, "Held"), "the same declaration, made anew, is held")
+    until(lambda: is_true(scene.site.namespace, name, "Held"), "the same declaration, made anew, is held")
     if standing(scene.site, name) < before:
         raise AssertionError(f"the epoch fell below {before}")
     scene.fenced(QUICK_SECONDS + RIGHT_SECONDS + LONGER_SECONDS)

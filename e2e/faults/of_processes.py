@@ -8,10 +8,11 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any
 
 from cachescope.core.rosters import margin_ms
+from e2e.faults.declarations import POOL
 from e2e.faults.engines import ENGINE, STUB
 from e2e.faults.processes import cut_off, of_pod, stopped
 from e2e.faults.scene import Scene
-from e2e.faults.site import ENGINES, FRESH_SECONDS, LEASE_SECONDS, POOL, STALE_SECONDS, WELL_SECONDS, Site
+from e2e.faults.site import ENGINES, FRESH_SECONDS, LEASE_SECONDS, STALE_SECONDS, WELL_SECONDS, Site
 from e2e.faults.table import fault
 from e2e.stack import kubectl, stub_pool
 from e2e.stack.install import GATEWAY_PODS, OPERATOR_PODS

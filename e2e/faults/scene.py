@@ -8,24 +8,22 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
 
-from cachescope.api.conditions import ConditionType, Reason
+from cachescope.api.conditions import Reason
 from e2e.faults import linearizability
 from e2e.faults.control_plane import ControlPlane
+from e2e.faults.declarations import FENCED, denial_of, rollback_of, status_of
 from e2e.faults.engines import ENGINE
 from e2e.faults.history import EVERYONE, Kind, Recorder
-from e2e.faults.site import ENGINES, POOL, TENANTS, WELL_SECONDS, Site
+from e2e.faults.site import ENGINES, TENANTS, WELL_SECONDS, Site
 from e2e.faults.traffic import flowing
 from e2e.stack import kubectl
 from e2e.stack.paths import CACHE
-from e2e.stack.tenancy import API_VERSION
 from e2e.stack.waiting import until
 from e2e.stub_engine.fingerprint import boot_ms
 
 FENCE_SECONDS = 40
 """Longest fence of a fault that does not say another bound: of a denial that waits for a lapsed gateway, after a failover."""
-FENCED = ConditionType.FENCED.value
 
 
 @dataclass
@@ -98,48 +96,13 @@ class Scene:
     def _open(self) -> list[str]:
         found = [name for name in self.fences if name not in self.times]
         for name in list(found):
-            status = status_of(self.site, name)
+            status = status_of(self.site.namespace, name)
             if status is not None:
                 self.recorder.fenced(self.fences[name], boot_ms())
                 self.times[name] = float(status.get("seconds", 0.0))
                 self.reasons[name] = next(item["reason"] for item in status["conditions"] if item["type"] == FENCED)
                 found.remove(name)
         return found
-
-
-def rollback_of(name: str, **incident: Any) -> dict[str, Any]:  # noqa: ANN401 - fields of any kind
-    """A CacheEpoch that rolls the pool forward once."""
-    told = {"id": name, "reason": "fault test", **incident}
-    return _document(name, {"target": {"kind": "ServingPool", "name": POOL}, "incident": told})
-
-
-def denial_of(name: str, tenant: str) -> dict[str, Any]:
-    """A CacheEpoch that denies a tenant."""
-    target = {"kind": "Tenant", "name": tenant}
-    return _document(name, {"target": target, "incident": {"id": name, "reason": "fault test"}, "deny": True})
-
-
-def is_true(site: Site, name: str, condition: str) -> bool:
-    """Whether a CacheEpoch has a condition; not while the API server does not answer."""
-    found = _document_of(site, name)
-    return found is not None and kubectl.condition(found, condition).get("status") == "True"
-
-
-def status_of(site: Site, name: str) -> dict[str, Any] | None:
-    """The status of a CacheEpoch that is fenced; `None` while it is not, and while the API server does not answer."""
-    found = _document_of(site, name)
-    if found is None or kubectl.condition(found, FENCED).get("status") != "True":
-        return None
-    status: dict[str, Any] = found["status"]
-    return status
-
-
-def _document_of(site: Site, name: str) -> dict[str, Any] | None:
-    try:
-        found: dict[str, Any] = kubectl.get("cacheepoch", name, namespace=site.namespace)
-    except kubectl.KubectlError:
-        return None
-    return found
 
 
 @contextmanager
@@ -204,7 +167,3 @@ def drained(site: Site) -> float:
 
 def _reusing(recorder: Recorder) -> set[str]:
     return {use.who for use in recorder.history().uses if use.cached_tokens}
-
-
-def _document(name: str, spec: dict[str, Any]) -> dict[str, Any]:
-    return {"apiVersion": API_VERSION, "kind": "CacheEpoch", "metadata": {"name": name}, "spec": spec}

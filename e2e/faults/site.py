@@ -21,6 +21,7 @@ import httpx2 as httpx
 import openai
 
 from cachescope.core.labels import GUARD_METRICS_PORT
+from e2e.faults.declarations import FENCED, POOL, denial_of, is_true
 from e2e.faults.engines import ENGINE
 from e2e.faults.history import LOST, SERVED
 from e2e.stack import helm, kubectl, stub_pool, tenancy
@@ -29,7 +30,7 @@ from e2e.stack.install import GATEWAY, OPERATOR, RELEASE, install_crds, namespac
 from e2e.stack.paths import CHARTS, EXAMPLES, LAYOUT, ROOT
 from e2e.stack.waiting import until
 
-POOL = "pool"
+FIRST = "0"
 LEASE_SECONDS, FRESH_SECONDS, STALE_SECONDS = 3, 2, 5
 OPERATORS, ENGINES = 2, 2
 TENANTS = ("blue", "red")
@@ -151,9 +152,9 @@ def pool_document(image: str, **fence: object) -> dict[str, Any]:
 
 
 @contextmanager
-def shared(number: int = 0) -> Iterator[Site]:
+def shared(which: str = FIRST) -> Iterator[Site]:
     """An installation of a session, for a fixture of that scope; whichever module asks first makes it."""
-    name = _namespace(number)
+    name = _namespace(which)
     try:
         yield _installed(name)
     finally:
@@ -163,8 +164,8 @@ def shared(number: int = 0) -> Iterator[Site]:
 
 
 @cache
-def _namespace(number: int) -> str:
-    return f"cachescope-fence-{number}-{secrets.token_hex(4)}"
+def _namespace(which: str) -> str:
+    return f"cachescope-fence-{which}-{secrets.token_hex(4)}"
 
 
 @cache
@@ -180,7 +181,17 @@ def _installed(name: str) -> Site:
     for deployment in (OPERATOR, GATEWAY):
         kubectl.rolled_out(deployment, namespace=name)
     until(site.is_well, "the pool is ready, and serves every tenant", 2 * WELL_SECONDS)
+    _settled(site)
     return site
+
+
+def _settled(site: Site) -> None:
+    """Wait until the operator has seen everybody for as long as anybody may act unseen: before that it completes no fence."""
+    nobody = f"nobody-{secrets.token_hex(4)}"
+    site.add_tenant(nobody)
+    kubectl.apply([denial_of(nobody, nobody)], site.namespace)
+    until(lambda: is_true(site.namespace, nobody, FENCED), "a first denial is fenced", WELL_SECONDS)
+    kubectl.run("delete", "cacheepoch,tenant,secret", nobody, namespace=site.namespace)
 
 
 def _values(site: Site) -> list[str]:

@@ -16,9 +16,10 @@ from itertools import count
 import httpx2 as httpx
 import openai
 
+from e2e.faults.declarations import POOL
 from e2e.faults.engines import ENGINE
 from e2e.faults.history import CUT, LOST, SERVED, Recorder
-from e2e.faults.site import POOL, Site
+from e2e.faults.site import Site
 from e2e.stub_engine.fingerprint import boot_ms
 from e2e.stub_engine.prefix_cache import BLOCK_TOKENS
 

@@ -42,7 +42,7 @@ def fenced_site() -> Iterator[Site]:
 def fenced_sites(fenced_site: Site) -> Iterator[list[Site]]:
     """The installations that share an outage."""
     with ExitStack() as stack:
-        yield [fenced_site, *(stack.enter_context(site.shared(number)) for number in range(1, SITES))]
+        yield [fenced_site, *(stack.enter_context(site.shared(str(number))) for number in range(1, SITES))]
 
 
 @pytest.mark.parametrize("turn", range(TIMES))

@@ -14,9 +14,9 @@ import yaml
 
 from cachescope.core.ledger_documents import parse_ledger
 from e2e.faults import site
+from e2e.faults.declarations import POOL, is_true, rollback_of
 from e2e.faults.engines import ENGINE
-from e2e.faults.scene import is_true, rollback_of
-from e2e.faults.site import POOL, TENANTS, Site
+from e2e.faults.site import TENANTS, Site
 from e2e.faults.table import TIMES
 from e2e.faults.traffic import prompt
 from e2e.stack import gitops, kubectl, outage
@@ -99,7 +99,7 @@ def test_a_reverted_incident_stays(repository: Repository) -> None:
     warm(place, old, both)
     repository.commit(rollback_of(name))
     repository.sync()
-    until(lambda: is_true(place, name, "Fenced"), "the rollback is fenced")
+    until(lambda: is_true(place.namespace, name, "Fenced"), "the rollback is fenced")
     assert epoch(place) == before + 1
     assert cached(place, both) == 0
     repository.revert()
@@ -116,17 +116,17 @@ def test_a_reverted_floor_is_held_and_said(repository: Repository) -> None:
     before = epoch(place)
     repository.commit(floor_of(name, before))
     repository.sync()
-    until(lambda: is_true(place, name, "Fenced"), "the floor that stands is fenced")
-    assert not is_true(place, name, "Held")
+    until(lambda: is_true(place.namespace, name, "Fenced"), "the floor that stands is fenced")
+    assert not is_true(place.namespace, name, "Held")
     old = secrets.token_hex(4)
     warm(place, old)
     repository.commit(floor_of(name, before + 1))
     repository.sync()
     until(lambda: epoch(place) == before + 1, "the higher floor stands")
-    until(lambda: is_true(place, name, "Fenced"), "it is fenced")
+    until(lambda: is_true(place.namespace, name, "Fenced"), "it is fenced")
     repository.revert()
     repository.sync()
-    until(lambda: is_true(place, name, "Held"), "the lower floor is held")
+    until(lambda: is_true(place.namespace, name, "Held"), "the lower floor is held")
     held = kubectl.condition(kubectl.get("cacheepoch", name, namespace=place.namespace), "Held")
     assert held["reason"] == "SpecBehindLedger"
     assert str(before + 1) in held["message"]
@@ -140,14 +140,14 @@ def test_the_same_commit_applied_again_rolls_once(repository: Repository) -> Non
     before = epoch(place)
     repository.commit(rollback_of(name))
     repository.sync()
-    until(lambda: is_true(place, name, "Fenced"), "the rollback is fenced")
+    until(lambda: is_true(place.namespace, name, "Fenced"), "the rollback is fenced")
     _healthy_and_quiet(repository)
     assert epoch(place) == before + 1
     repository.revert()
     repository.sync()
     repository.git("revert", "--no-edit", "HEAD")  # the incident is back, as somebody may do by mistake
     repository.sync()
-    until(lambda: is_true(place, name, "Fenced"), "it is fenced as it was")
+    until(lambda: is_true(place.namespace, name, "Fenced"), "it is fenced as it was")
     assert epoch(place) == before + 1
 
 

@@ -12,10 +12,10 @@ from contextlib import ExitStack, contextmanager
 import pytest
 
 from e2e.faults import linearizability, site
+from e2e.faults.declarations import denial_of, is_true, rollback_of
 from e2e.faults.engines import ENGINE, STUB
 from e2e.faults.history import CUT, EVERYONE, SERVED, History, Kind, Recorder
 from e2e.faults.of_processes import slow_prefill
-from e2e.faults.scene import denial_of, is_true, rollback_of
 from e2e.faults.site import Site
 from e2e.faults.table import TIMES
 from e2e.faults.traffic import Asking
@@ -77,7 +77,7 @@ class Race:
         document = denial_of(name, self.who) if denies else rollback_of(name, **incident)
         kubectl.apply([document], self.site.namespace)
         self.declared_ms = boot_ms()
-        until(lambda: is_true(self.site, name, "Fenced"), f"fenced within {seconds} s", seconds)
+        until(lambda: is_true(self.site.namespace, name, "Fenced"), f"fenced within {seconds} s", seconds)
         self.recorder.fenced(number, boot_ms())
 
     def cut(self, kind: Kind) -> None:

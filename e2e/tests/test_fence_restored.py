@@ -15,10 +15,10 @@ import pytest
 from cachescope.core.ledgers import AUTHORIZATION_HEAD
 from e2e.faults import restore, site
 from e2e.faults.control_plane import ControlPlane, at_once
+from e2e.faults.declarations import POOL, denial_of, is_true, rollback_of
 from e2e.faults.of_control_plane import lineage
 from e2e.faults.of_processes import patch
-from e2e.faults.scene import denial_of, is_true, rollback_of
-from e2e.faults.site import POOL, TENANTS, WELL_SECONDS, Site
+from e2e.faults.site import TENANTS, WELL_SECONDS, Site
 from e2e.faults.table import OUTAGES, SITES, TIMES
 from e2e.stack import kubectl, outage
 from e2e.stack.install import GATEWAY_PODS, OPERATOR_PODS
@@ -38,7 +38,7 @@ pytestmark = [
 @pytest.fixture(scope="session")
 def fenced_sites() -> Iterator[list[Site]]:
     with ExitStack() as stack:
-        yield [stack.enter_context(site.shared(number)) for number in range(SITES)]
+        yield [stack.enter_context(site.shared(str(number))) for number in range(SITES)]
 
 
 def test_with_no_witness_left_nothing_is_served_until_it_is_confirmed(
@@ -76,7 +76,7 @@ def declare(place: Site, document: dict[str, Any], condition: str = "Fenced") ->
     """Apply a CacheEpoch, and wait for a condition of it."""
     kubectl.apply([document], place.namespace)
     name = document["metadata"]["name"]
-    until(lambda: is_true(place, name, condition), f"{name} is {condition}", 60)
+    until(lambda: is_true(place.namespace, name, condition), f"{name} is {condition}", 60)
 
 
 def restored_of(name: str) -> dict[str, Any]:

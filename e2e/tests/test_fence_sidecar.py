@@ -16,7 +16,7 @@ import pytest
 from cachescope.core.labels import ENGINE_PORT
 from cachescope.manifests.engine_command import LOCAL_PORT
 from e2e.faults import site
-from e2e.faults.scene import is_true, rollback_of
+from e2e.faults.declarations import is_true, rollback_of
 from e2e.faults.site import Site
 from e2e.stack import kubectl, outage, stub_pool
 from e2e.stack.paths import ROOT
@@ -31,7 +31,8 @@ pytestmark = pytest.mark.skipif(not outage.possible(), reason="the node's folder
 
 @pytest.fixture(scope="session")
 def fenced_site() -> Iterator[Site]:
-    with site.shared() as found:
+    # Its pool goes in the end, and its ServiceAccount first: its guard cannot say that it ends, and denials there wait for it.
+    with site.shared("sidecar") as found:
         yield found
 
 
@@ -123,7 +124,7 @@ def test_a_sidecar_holds_a_fence(fenced_site: Site, pod: str) -> None:
         rollback = rollback_of(name)
         rollback["spec"]["target"]["name"] = BESIDE
         kubectl.apply([rollback], fenced_site.namespace)
-        until(lambda: is_true(fenced_site, name, "Fenced"), "the rollback is fenced", 60)
+        until(lambda: is_true(fenced_site.namespace, name, "Fenced"), "the rollback is fenced", 60)
 
         status = kubectl.get("cacheepoch", name, namespace=fenced_site.namespace)["status"]
         assert status["guards"] == {"acknowledged": 1, "expired": 0, "total": 1}
