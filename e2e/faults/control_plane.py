@@ -1,6 +1,7 @@
 """What is done to the control plane, once for everybody who plays at that moment.
 
-An outage takes minutes and hits the whole cluster: several installations go through one together, each with a record of its own.
+An outage takes minutes and hits the whole cluster, and a fence is mostly waiting: several installations play together, each with a
+record of its own.
 """
 
 from __future__ import annotations
@@ -24,11 +25,12 @@ MEETING_SECONDS = 600
 class ControlPlane:
     """The control plane; what a play does to it is done when all plays have come there, and they go on when it is done.
 
-    Args:
+    Attributes:
         plays: How many there are.
     """
 
     def __init__(self, plays: int = 1) -> None:
+        self.plays = plays
         self._meeting = threading.Barrier(plays, timeout=MEETING_SECONDS)
         self._meanwhile: list[Callable[[], object]] = []
 

@@ -16,7 +16,7 @@ from e2e.faults.declarations import FENCED, denial_of, rollback_of, status_of
 from e2e.faults.engines import ENGINE
 from e2e.faults.history import EVERYONE, Kind, Recorder
 from e2e.faults.site import ENGINES, TENANTS, WELL_SECONDS, Site
-from e2e.faults.traffic import flowing
+from e2e.faults.traffic import PAUSE_SECONDS, flowing
 from e2e.stack import kubectl
 from e2e.stack.paths import CACHE
 from e2e.stack.waiting import until
@@ -118,7 +118,7 @@ def playing(site: Site, fault: str, control_plane: ControlPlane | None = None) -
     try:
         site.add_tenant(scene.victim)
         until(lambda: site.serves(scene.victim), "the victim is served", WELL_SECONDS)
-        with flowing(site, recorder, prefixes, scene.pausing):
+        with flowing(site, recorder, prefixes, scene.pausing, pause_seconds=PAUSE_SECONDS * scene.control_plane.plays):
             until(lambda: _reusing(recorder) == set(prefixes), "every tenant reuses its prefix")
             yield scene
     except BaseException:

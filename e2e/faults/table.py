@@ -18,8 +18,8 @@ Fault = Callable[[Scene], None]
 
 TIMES = int(os.environ.get("CACHESCOPE_FAULT_TIMES", "1"))
 SITES = int(os.environ.get("CACHESCOPE_FAULT_SITES", "1"))
-"""Installations that go through a fault of the control plane together. Each is a play: there are fewer outages."""
-OUTAGES = math.ceil(TIMES / SITES)
+"""Installations that play a fault at the same time. Each is a play: there are fewer rounds, and one outage does for all."""
+ROUNDS = math.ceil(TIMES / SITES)
 FAULTS: Final[dict[str, Fault]] = {}
 
 

@@ -24,6 +24,7 @@ from e2e.stub_engine.fingerprint import boot_ms
 from e2e.stub_engine.prefix_cache import BLOCK_TOKENS
 
 PAUSE_SECONDS = 0.1
+"""Of one installation that has the machine to itself; several make no more traffic than one."""
 END_SECONDS = 30
 
 
@@ -36,12 +37,14 @@ class Asking:
         who: The tenant.
         prefix: The prefix of all that it asks.
         pool: Whom it asks.
+        pause_seconds: Between an answer and the next request.
     """
 
     recorder: Recorder
     who: str
     prefix: str
     pool: str = POOL
+    pause_seconds: float = PAUSE_SECONDS
 
     def ask(self, client: openai.OpenAI, rest: str, max_tokens: int, ending: threading.Event | None = None) -> str:
         """Send one request; returns how it ended. `ending` breaks it off."""
@@ -71,11 +74,15 @@ def prompt(prefix: str, rest: str) -> str:
 
 
 @contextmanager
-def flowing(site: Site, recorder: Recorder, prefixes: Mapping[str, str], pausing: threading.Event) -> Iterator[None]:
+def flowing(
+    site: Site, recorder: Recorder, prefixes: Mapping[str, str], pausing: threading.Event, *, pause_seconds: float = PAUSE_SECONDS
+) -> Iterator[None]:
     """Traffic of tenants, each with its prefix, until the end of the block; nobody asks anew while it is pausing."""
     ending = threading.Event()
     askings = [
-        (Asking(recorder, who, f"{prefix}-{length}"), length) for who, prefix in prefixes.items() for length in ENGINE.lengths
+        (Asking(recorder, who, f"{prefix}-{length}", pause_seconds=pause_seconds), length)
+        for who, prefix in prefixes.items()
+        for length in ENGINE.lengths
     ]
     threads = [threading.Thread(target=_keep_asking, args=(site, *item, (ending, pausing)), daemon=True) for item in askings]
     for thread in threads:
@@ -94,7 +101,7 @@ def _keep_asking(site: Site, asking: Asking, length: int, events: tuple[threadin
                 return
             if not pausing.is_set():
                 asking.ask(client, str(number), length, ending)
-            ending.wait(PAUSE_SECONDS)
+            ending.wait(asking.pause_seconds)
 
 
 def _end(threads: list[threading.Thread]) -> None:

@@ -1,8 +1,8 @@
 """A fence holds whatever breaks around it: nothing of before is used afterwards, and reuse comes back.
 
-CACHESCOPE_FAULT_TIMES repeats every fault; those that take long are tried only then. CACHESCOPE_FAULT_SITES installations go
-through each fault of the control plane together. CACHESCOPE_FAULT_ENGINE=vllm plays them with vLLM. The histories are kept in the
-cache folder, in `histories/`. Not here: a node that is gone, as the local cluster has one; a wall clock that is off, see
+CACHESCOPE_FAULT_TIMES repeats every fault; those that take long are tried only then. CACHESCOPE_FAULT_SITES installations play each
+of them at the same time. CACHESCOPE_FAULT_ENGINE=vllm plays them with vLLM. The histories are kept in the cache folder, in
+`histories/`. Not here: a node that is gone, as the local cluster has one; a wall clock that is off, see
 tests/unit/test_wall_clock.py; an operator that is killed at each step of a rollback, see tests/integration/test_operator_faults.py.
 """
 
@@ -18,42 +18,26 @@ from e2e.faults import of_control_plane, of_objects, of_processes, site
 from e2e.faults.control_plane import ControlPlane, at_once
 from e2e.faults.scene import Scene, drained, held, playing
 from e2e.faults.site import Site
-from e2e.faults.table import FAULTS, OUTAGES, SITES, TIMES
+from e2e.faults.table import FAULTS, ROUNDS, SITES
 from e2e.stack import outage
 
+MODULES = (of_processes, of_objects, of_control_plane)
+NAMES = [name for module in MODULES for name, play in FAULTS.items() if play.__module__ == module.__name__]
 Record = Callable[[str, object], None]
 
 pytestmark = pytest.mark.skipif(not outage.possible(), reason="the node's processes are no processes of this machine")
 
 
-def names(*modules: object) -> list[str]:
-    """The faults of modules, in the order in which they are written down."""
-    return [name for module in modules for name, play in FAULTS.items() if play.__module__ == getattr(module, "__name__", "")]
-
-
 @pytest.fixture(scope="session")
-def fenced_site() -> Iterator[Site]:
-    """The installation of all fault tests."""
-    with site.shared() as found:
-        yield found
-
-
-@pytest.fixture(scope="session")
-def fenced_sites(fenced_site: Site) -> Iterator[list[Site]]:
-    """The installations that share an outage."""
+def fenced_sites() -> Iterator[list[Site]]:
+    """The installations of all fault tests."""
     with ExitStack() as stack:
-        yield [fenced_site, *(stack.enter_context(site.shared(str(number))) for number in range(1, SITES))]
+        yield [stack.enter_context(site.shared(str(number))) for number in range(SITES)]
 
 
-@pytest.mark.parametrize("turn", range(TIMES))
-@pytest.mark.parametrize("name", names(of_processes, of_objects))
-def test_a_fence_holds(fenced_site: Site, record_property: Record, name: str, turn: int) -> None:
-    tell(record_property, [played(fenced_site, ControlPlane(), name, turn)])
-
-
-@pytest.mark.parametrize("turn", range(OUTAGES))
-@pytest.mark.parametrize("name", names(of_control_plane))
-def test_a_fence_holds_when(fenced_sites: list[Site], record_property: Record, name: str, turn: int) -> None:
+@pytest.mark.parametrize("turn", range(ROUNDS))
+@pytest.mark.parametrize("name", NAMES)
+def test_a_fence_holds(fenced_sites: list[Site], record_property: Record, name: str, turn: int) -> None:
     tell(record_property, at_once(fenced_sites, lambda place, shared: played(place, shared, name, turn)))
 
 

@@ -19,7 +19,7 @@ from e2e.faults.declarations import POOL, denial_of, is_true, rollback_of
 from e2e.faults.of_control_plane import lineage
 from e2e.faults.of_processes import patch
 from e2e.faults.site import TENANTS, WELL_SECONDS, Site
-from e2e.faults.table import OUTAGES, SITES, TIMES
+from e2e.faults.table import ROUNDS, SITES, TIMES
 from e2e.stack import kubectl, outage
 from e2e.stack.install import GATEWAY_PODS, OPERATOR_PODS
 from e2e.stack.tenancy import API_VERSION
@@ -31,7 +31,7 @@ RESTART_SECONDS = 150 + WELL_SECONDS
 pytestmark = [
     pytest.mark.skipif(not outage.possible(), reason="the cluster's etcd is no process of this machine"),
     pytest.mark.skipif(TIMES == 1, reason="it takes minutes; set CACHESCOPE_FAULT_TIMES"),
-    pytest.mark.parametrize("turn", range(OUTAGES)),
+    pytest.mark.parametrize("turn", range(ROUNDS)),
 ]
 
 
