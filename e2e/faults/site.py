@@ -33,6 +33,8 @@ from e2e.stack.waiting import until
 FIRST = "0"
 LEASE_SECONDS, FRESH_SECONDS, STALE_SECONDS = 3, 2, 5
 OPERATORS, ENGINES = 2, 2
+CPU = "10m"
+"""What a container asks for: the scheduler has to find place for several installations on a node of two cores."""
 TENANTS = ("blue", "red")
 WELL_SECONDS = 90 + ENGINE.start_seconds
 """Until all is well again; an engine may have to be started for it."""
@@ -146,7 +148,7 @@ def pool_document(image: str, **fence: object) -> dict[str, Any]:
     """The pool."""
     document = stub_pool.document(POOL, image=image, replicas=ENGINES, lease_seconds=LEASE_SECONDS)
     document["spec"]["engine"] |= ENGINE.spec
-    document["spec"]["resources"] = ENGINE.resources
+    document["spec"]["resources"] = {**ENGINE.resources, "requests": {**ENGINE.resources["requests"], "cpu": CPU}}
     document["spec"]["fence"] |= {"freshSeconds": FRESH_SECONDS, **fence}
     return document
 
@@ -200,5 +202,6 @@ def _values(site: Site) -> list[str]:
     values |= {f"images.{name}.tag": tag for name, (_, _, tag) in named.items()}
     numbers = {"settings.leaseSeconds": LEASE_SECONDS, "settings.maxStaleSeconds": STALE_SECONDS, "operator.replicas": OPERATORS}
     numbered = [part for name, value in numbers.items() for part in ("--set", f"{name}={value}")]
-    resources = ["-f", str(EXAMPLES / "demo-values.yaml"), "--set-json", "settings.identityProviders=[]"]
-    return [*resources, *helm.set_options(values), *numbered]
+    settings = ["-f", str(EXAMPLES / "demo-values.yaml"), "--set-json", "settings.identityProviders=[]"]
+    requests = {f"{part}.resources.requests.cpu": CPU for part in ("operator", "gateway.processor", "gateway.envoy")}
+    return [*settings, *helm.set_options(values | requests), *numbered]
