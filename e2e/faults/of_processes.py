@@ -85,9 +85,11 @@ def never_confirms(scene: Scene) -> None:
     """Its guard acknowledges nothing, lapses, and is fenced by that. The call that was lost stays lost: the engine is replaced."""
     namespace, pod = scene.site.namespace, scene.site.busiest()["metadata"]["name"]
     stub_pool.set_fault(pod, "never-confirm", namespace)
-    scene.revoke()
-    scene.fenced_by_expiry("rollback", GUARD_SECONDS)
-    kubectl.run("delete", "pod", pod, "--grace-period=1", namespace=namespace)
+    try:
+        scene.revoke()
+        scene.fenced_by_expiry("rollback", GUARD_SECONDS)
+    finally:
+        kubectl.run("delete", "pod", pod, "--grace-period=1", namespace=namespace)
 
 
 @fault("a gateway is cut off from the API server")
@@ -101,13 +103,15 @@ def gateway_cut_off(scene: Scene) -> None:
 @fault("the pool is scaled up during the fence", slow=True)
 def scaled_up(scene: Scene) -> None:
     """New guards begin above the floor."""
-    with cut_off(scene.site.pods()[0]):  # so that the fence takes its time
-        scene.revoke()
-        scale(scene.site, ENGINES + 1)
-        until(lambda: len(scene.site.pods()) == ENGINES + 1, "another engine pod is there")
-        scene.fenced_by_expiry("rollback", GUARD_SECONDS)
-    until(lambda: stub_pool.is_ready(POOL, scene.site.namespace), "the bigger pool is ready", 2 * WELL_SECONDS)
-    scale(scene.site, ENGINES)
+    try:
+        with cut_off(scene.site.pods()[0]):  # so that the fence takes its time
+            scene.revoke()
+            scale(scene.site, ENGINES + 1)
+            until(lambda: len(scene.site.pods()) == ENGINES + 1, "another engine pod is there")
+            scene.fenced_by_expiry("rollback", GUARD_SECONDS)
+        until(lambda: stub_pool.is_ready(POOL, scene.site.namespace), "the bigger pool is ready", 2 * WELL_SECONDS)
+    finally:
+        scale(scene.site, ENGINES)
     until(lambda: len(scene.site.pods()) == ENGINES, "the pool is as before")
 
 
