@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from cachescope.api.conditions import ConditionType
-from e2e.stack import kubectl
+from e2e.stack import api, kubectl
 from e2e.stack.tenancy import API_VERSION
 
 POOL = "pool"
@@ -41,10 +41,9 @@ def status_of(namespace: str, name: str) -> dict[str, Any] | None:
 
 def _found(name: str, namespace: str) -> dict[str, Any] | None:
     try:
-        found: dict[str, Any] = kubectl.get("cacheepoch", name, namespace=namespace)
-    except kubectl.KubectlError:
+        return api.get("cacheepochs", name, namespace)
+    except api.UnreadError:
         return None
-    return found
 
 
 def _document(name: str, spec: dict[str, Any]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from e2e.faults.processes import of_pod, stopped
 from e2e.faults.scene import FENCE_SECONDS, Scene
 from e2e.faults.site import ENGINES, WELL_SECONDS, Site
 from e2e.faults.table import fault
-from e2e.stack import kubectl
+from e2e.stack import api
 from e2e.stack.install import GATEWAY_PODS, OPERATOR_PODS
 from e2e.stack.waiting import until
 
@@ -110,11 +110,11 @@ def _restored(scene: Scene) -> Iterator[Callable[[], None]]:
 
 def lineage(site: Site, name: str) -> Lineage:
     """In which lineage a ledger is."""
-    return parse_ledger(kubectl.get("epochledger", name, namespace=site.namespace)["spec"]).lineage
+    return parse_ledger(api.get("epochledgers", name, site.namespace)["spec"]).lineage
 
 
 def _is_later(site: Site, name: str, before: Lineage) -> bool:
     try:
         return lineage(site, name).generation > before.generation
-    except kubectl.KubectlError:
+    except api.UnreadError:
         return False

@@ -10,7 +10,7 @@ from e2e.faults.processes import cut_off
 from e2e.faults.scene import Scene
 from e2e.faults.site import ENGINES, LEASE_SECONDS, WELL_SECONDS, Site
 from e2e.faults.table import fault
-from e2e.stack import kubectl, storm, stub_pool
+from e2e.stack import api, kubectl, storm, stub_pool
 from e2e.stack.tenancy import tenant
 from e2e.stack.waiting import until
 
@@ -95,7 +95,7 @@ def standing(site: Site, name: str) -> int:
     found: list[int] = []
 
     def said() -> bool:
-        status = kubectl.get("cacheepoch", name, namespace=site.namespace).get("status") or {}
+        status = api.get("cacheepochs", name, site.namespace).get("status") or {}
         found[:] = [status["epoch"]] if "epoch" in status else []
         return bool(found)
 

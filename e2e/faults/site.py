@@ -24,7 +24,7 @@ from cachescope.core.labels import GUARD_METRICS_PORT
 from e2e.faults.declarations import FENCED, POOL, denial_of, is_true
 from e2e.faults.engines import ENGINE
 from e2e.faults.history import LOST, SERVED
-from e2e.stack import helm, kubectl, stub_pool, tenancy
+from e2e.stack import api, helm, kubectl, stub_pool, tenancy
 from e2e.stack.credentials import api_key_secret, new_key
 from e2e.stack.install import GATEWAY, OPERATOR, RELEASE, install_crds, namespace
 from e2e.stack.paths import CHARTS, EXAMPLES, LAYOUT, ROOT
@@ -78,7 +78,7 @@ class Site:
 
     def pods(self, labels: str = stub_pool.pods(POOL)) -> list[dict[str, Any]]:
         """Pods that stay; by default the engines."""
-        return [pod for pod in kubectl.pods(labels, self.namespace) if "deletionTimestamp" not in pod["metadata"]]
+        return [pod for pod in api.pods(labels, self.namespace) if "deletionTimestamp" not in pod["metadata"]]
 
     def busiest(self) -> dict[str, Any]:
         """The engine that has most to do; waits until one has something."""
@@ -106,9 +106,9 @@ class Site:
 
     def is_well(self) -> bool:
         """Whether every engine is routed to, so each guard has its right, and each tenant is served."""
-        status = kubectl.get("servingpool", POOL, namespace=self.namespace).get("status") or {}
-        whole = len(self.pods()) == status.get("routable") == ENGINES
-        return whole and stub_pool.is_ready(POOL, self.namespace) and all(map(self.serves, TENANTS))
+        pool = api.get("servingpools", POOL, self.namespace)
+        whole = len(self.pods()) == (pool.get("status") or {}).get("routable") == ENGINES
+        return whole and kubectl.condition(pool, "Ready").get("status") == "True" and all(map(self.serves, TENANTS))
 
     def serves(self, tenant: str) -> bool:
         """Whether a request of a tenant is answered now."""
