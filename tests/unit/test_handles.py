@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import fields, replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -107,7 +108,7 @@ def test_a_nonce_has_96_bits() -> None:
 @pytest.mark.parametrize("value", [1.0, True, "1", None])
 @pytest.mark.parametrize("field", ["epochs", "sources"])
 def test_an_epoch_is_an_integer_or_the_handle_is_unreadable(field: str, value: object) -> None:
-    document = written(EXPECTED)
+    document: Any = written(EXPECTED)
     assert read(document) == EXPECTED
     name, _ = document["record"][field][0]
     changed = {**document["record"], field: [[name, value]]}

@@ -404,5 +404,6 @@ def test_a_provider_without_a_name_or_an_issuer_is_refused(name: str, issuer: st
 
 @pytest.mark.parametrize("missing", ["tenant_uid", "provider", "audience", "principal_claim"])
 def test_an_identity_that_would_match_nobody_in_particular_is_refused(missing: str) -> None:
+    without: dict[str, Any] = {missing: ""}
     with pytest.raises(SpecError, match="set all of them"):
-        replace(RED, **{missing: ""})
+        replace(RED, **without)
