@@ -174,10 +174,18 @@ async def test_the_process_serves_until_a_signal_and_gives_its_lease_back(proces
         asyncio.get_running_loop().remove_signal_handler(changed)
 
 
-async def test_a_part_that_ends_takes_the_process_down(process: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def broken(_: object) -> None:
+async def test_a_part_that_ends_takes_the_process_down_and_one_that_runs_does_not() -> None:
+    async def broken() -> None:
         raise OverflowError
 
-    monkeypatch.setattr(main.Gateway, "_keep_policy", broken)
+    async def whole() -> None:
+        await asyncio.Event().wait()
+
+    stop = asyncio.Event()
+    goes_on = asyncio.create_task(whole())
     with pytest.raises(OverflowError):
-        await run(options(process))
+        await main._first(stop.wait(), [goes_on, asyncio.create_task(broken())])
+    stop.set()
+    await main._first(stop.wait(), [goes_on])
+    assert not goes_on.done()
+    goes_on.cancel()
