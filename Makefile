@@ -24,7 +24,7 @@ demo: NAMES := operator gateway guard vllm-cpu
 demo: cluster images ## Bring up a cluster, images and the demo, and print what each tenant could observe
 	$(RUN) -m e2e.demo
 
-test: checks unit model integration e2e ## All checks and tests
+test: checks coverage mutants model integration e2e ## All checks and tests
 
 checks: $(VENV)/ok ## Format, lint, types, layers
 	$(VENV)/bin/ruff format --check .
@@ -65,8 +65,9 @@ soak: cluster images ## Hours: 5 minutes of steady state, then each fault 20 tim
 mutants: $(VENV)/ok ## Mutation testing of the pure rules: at least 90 % of the mutants of each module are noticed; MODULES=core/salts
 	$(RUN) -m tests.mutants $(MODULES)
 
-coverage: $(VENV)/ok ## Branches of core and gateway that unit tests take
-	$(RUN) -m pytest tests/unit -q -n auto --cov=cachescope.core --cov=cachescope.gateway --cov-branch --cov-report=term:skip-covered
+coverage: $(VENV)/ok ## Unit tests, and whether they take at least 95 % of the lines and of the branches of core and gateway
+	$(RUN) -m pytest tests/unit -q -n auto --cov=cachescope.core --cov=cachescope.gateway --cov-branch --cov-report=json:.coverage.json
+	$(RUN) -m tests.branches .coverage.json
 
 bench: $(VENV)/ok ## Bare Envoy beside the gateway, in one run
 	$(RUN) -m bench.gateway

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 import statistics
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
 
-from cachescope.core.leases import LeaseStatement, lease_name
+from cachescope.core.leases import lease_name
 from cachescope.core.ledgers import (
     AUTHORIZATION_HEAD,
     Floor,
@@ -32,11 +31,11 @@ from cachescope.gateway.identity.credentials import Forbidden, Unauthenticated
 from cachescope.gateway.identity.jwks_sources import key_session
 from cachescope.gateway.key_sets import ProviderKeySets
 from cachescope.gateway.main import STALE_SECONDS
-from cachescope.kube.rest import NotFoundError, Rest
+from cachescope.kube.rest import Rest
 from e2e.stack import kubectl
 from e2e.stack.credentials import new_key
-from tests.integration.followed_installation import AUTHORIZATION, BOOT, POD_UID, POOL, TARGET, Installation
 from tests.integration.following import namespace, rest, running, until
+from tests.unit.followed_installation import AUTHORIZATION, BOOT, POD_UID, POOL, TARGET, Installation, eventually
 
 __all__ = ["namespace", "rest"]
 
@@ -225,16 +224,3 @@ def models(live: Installation, uid: str) -> list[str]:
     snapshot = live.gateway.configuration.current()
     assert snapshot is not None
     return list(snapshot.policy.models(uid))
-
-
-async def eventually(live: Installation, holds: Callable[[LeaseStatement], bool]) -> None:
-    """Wait for what the gateway's lease says."""
-    async with asyncio.timeout(20):
-        while True:
-            try:
-                statement = await live.statement()
-            except NotFoundError:
-                statement = None
-            if statement is not None and holds(statement):
-                return
-            await asyncio.sleep(0.01)

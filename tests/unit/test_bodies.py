@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -35,6 +36,13 @@ def test_the_salt_is_the_last_field_and_stands_once_or_not_at_all(route: Route) 
     body = with_salt(sanitize(route, GOOD[route.path] | {"cache_salt": "mine"}), salt_for(route))
     assert body.endswith(b',"cache_salt":"' + SALT.encode() + b'"}') == (route.salt is not None)
     assert body.count(b"cache_salt") == (route.salt is not None)
+
+
+def test_a_body_that_was_not_cleaned_gets_no_second_salt() -> None:
+    clean = sanitize(CHAT, GOOD[CHAT.path])
+    assert with_salt(clean, SALT)
+    with pytest.raises(RuntimeError, match="still holds a salt"):
+        with_salt(replace(clean, fields={**clean.fields, "cache_salt": "mine"}), SALT)
 
 
 @pytest.mark.parametrize("salt", ["", None])

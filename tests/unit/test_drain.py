@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, field
 
 import pytest
+from aiohttp import web
 
 from cachescope.gateway.drain import ADMIN, PERIOD_SECONDS, REMOVAL_SECONDS, HttpAdmin, Waiting, active, drain, outlive
 from cachescope.gateway.envoy import EnvoySettings
+from tests.unit.http_server import http_server
 
 STAT = "http.clients.downstream_rq_active"
 
@@ -70,3 +73,22 @@ def test_nobody_listening_is_gone() -> None:
 
 def test_the_admin_interface_is_where_envoy_has_it() -> None:
     assert ADMIN.endswith(f":{EnvoySettings(processor_socket='x').admin_port}")
+
+
+@pytest.mark.parametrize("status", [200, 503])
+async def test_whatever_status_envoy_answers_with_it_is_there(status: int) -> None:
+    async def answer(request: web.Request) -> web.StreamResponse:
+        return web.Response(status=status, text=f"{request.method} {request.path}")
+
+    async with http_server(answer) as (address, _):
+        assert await asyncio.to_thread(HttpAdmin(f"http://{address}").ask, "POST", "/healthcheck/fail") == "POST /healthcheck/fail"
+
+
+async def test_a_connection_that_breaks_says_nothing_and_not_that_envoy_is_gone() -> None:
+    async def broken(request: web.Request) -> web.StreamResponse:
+        assert request.transport is not None
+        request.transport.abort()
+        return web.Response()
+
+    async with http_server(broken) as (address, _):
+        assert await asyncio.to_thread(HttpAdmin(f"http://{address}").ask, "GET", "/ready") == ""

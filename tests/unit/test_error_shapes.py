@@ -6,7 +6,6 @@ import json
 from typing import Any
 
 import pytest
-from envoy.service.ext_proc.v3 import external_processor_pb2 as ext_proc
 
 from cachescope.engines.routes import Route
 from cachescope.gateway.budget import ByteBudget
@@ -14,6 +13,7 @@ from cachescope.gateway.errors import ERRORS, ErrorName, answer, as_clients_of
 from cachescope.gateway.exchange import Answer, Forward, RequestHead
 from cachescope.gateway.processor import _Exchange
 from tests.unit.bodies import COUNTING, MESSAGE, ROUTES
+from tests.unit.envoy_streams import Stream, body, head
 
 ANTHROPIC = [MESSAGE, COUNTING]
 OPENAI = [route for route in ROUTES if route not in ANTHROPIC]
@@ -46,20 +46,6 @@ def test_what_is_no_error_keeps_its_shape() -> None:
     assert as_clients_of(MESSAGE.path, models) is models
 
 
-class Stream:
-    """A gRPC stream of one request."""
-
-    def __init__(self, *requests: ext_proc.ProcessingRequest) -> None:
-        self.requests = list(requests)
-        self.replies: list[ext_proc.ProcessingResponse] = []
-
-    async def read(self) -> ext_proc.ProcessingRequest:
-        return self.requests.pop(0)
-
-    async def write(self, message: ext_proc.ProcessingResponse) -> None:
-        self.replies.append(message)
-
-
 class Gate:
     """Refuses heads, or waits for bodies of at most eight bytes."""
 
@@ -79,12 +65,7 @@ class Gate:
 
 
 async def answered(route: Route, refusal: Answer | None) -> tuple[int, Any]:
-    request = ext_proc.ProcessingRequest()
-    for name, value in ((":method", "POST"), (":path", route.path)):
-        header = request.request_headers.headers.headers.add()
-        header.key, header.raw_value = name, value.encode()
-    body = ext_proc.ProcessingRequest(request_body=ext_proc.HttpBody(body=b"x" * 9, end_of_stream=True))
-    stream = Stream(request, body)
+    stream = Stream(head(route.path), body(b"x" * 9))
     await _Exchange(Gate(refusal), stream, ByteBudget(100), 1).run()
     (reply,) = stream.replies
     return reply.immediate_response.status.code, json.loads(reply.immediate_response.body)

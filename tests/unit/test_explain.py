@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -103,6 +105,28 @@ async def test_a_resource_at_fault_is_named_and_harms_its_own(world: World) -> N
     assert found.scope_class is not None
     assert found.scope_class.value == "Request"
     assert [fault.partition(":")[0] for fault in found.faults] == [f"CacheScope {NAMESPACE}/bad"]
+
+
+async def test_what_the_gateway_would_refuse_is_said_with_its_reason(world: World) -> None:
+    asked = question(world, ALICE)
+    assert explain(documents(world), asked).verdict == "forwarded"
+    world.edit("Tenant", "red", lambda tenant: tenant["spec"].update({"suspended": True}))
+    assert explain(documents(world), asked).verdict == "permission_denied"
+    world.edit("Tenant", "red", lambda tenant: tenant["spec"].update({"suspended": False}))
+    other = replace(asked, body={**BODY, "model": "huge"})
+    assert explain(documents(world), other).verdict == "model_not_found"
+
+
+async def test_a_model_that_goes_to_another_pool_is_said_with_that_pool(world: World) -> None:
+    (pool,) = [item for item in documents(world) if item["kind"] == "ServingPool"]
+    spare = copy.deepcopy(pool)
+    spare["metadata"] |= {"name": "spare", "uid": "uid-of-spare"}
+    spare["spec"]["model"] |= {"name": POOL}
+    declared = [*documents(world), spare]
+    found = explain(declared, replace(question(world, ALICE), pool="spare"))
+    assert (found.verdict, found.scope_class) == ("other_pool", None)
+    assert f"goes to {NAMESPACE}/{POOL}" in found.message
+    assert explain(declared, question(world, ALICE)).verdict == "forwarded"
 
 
 async def test_a_pool_or_a_tenant_that_is_not_there_is_an_error_that_says_so(world: World) -> None:

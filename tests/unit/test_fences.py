@@ -284,3 +284,21 @@ def test_progress_counts_who_did_what_and_names_who_did_not() -> None:
     assert (found.guards.total, found.guards.acknowledged, found.guards.expired) == (2, 1, 0)
     assert found.gateways.total == 1
     assert found.awaited == ("h",)
+
+
+def test_a_member_that_nobody_knew_has_nothing_to_lose() -> None:
+    roster = roster_of(member())
+    before = list(roster.entries())
+    roster.vanished("stranger", 0)
+    roster.deleted("stranger")
+    roster.judged(member("stranger"))
+    assert list(roster.entries()) == before
+
+
+def test_keys_that_changed_judge_the_same_version_anew_and_no_later_one() -> None:
+    roster = roster_of(member(at=FIRST))
+    assert not complete(roster)
+    roster.judged(member(at=THIRD, version=member().version + 1))
+    assert not complete(roster), "that version was not seen"
+    roster.judged(member(at=THIRD))
+    assert complete(roster)

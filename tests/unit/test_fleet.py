@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 from collections.abc import Sequence
@@ -14,10 +15,11 @@ from cachescope.core.keys import Key, KeyRing
 from cachescope.core.leases import GATEWAY, GUARD, LeaseStatement, lease_name, write_lease
 from cachescope.core.statements import write_statement
 from cachescope.gateway import fleet, guard_leases
-from cachescope.gateway.challenges import ChallengeAnswer
+from cachescope.gateway.challenges import ChallengeAnswer, PoolTrust
 from cachescope.gateway.fleet import Fleet
 from cachescope.gateway.guard_leases import GuardLeases
 from cachescope.gateway.readings import LeaseText, Reading
+from tests.unit.guard_fakes import until
 from tests.unit.test_challenges import ENDPOINT, KEY, STATEMENT, TRUST
 
 POOL = "models/tiny"
@@ -213,3 +215,28 @@ async def test_a_proof_is_worth_nothing_for_another_address_of_the_same_pod() ->
     await guards.step()
     guards.ready = [replace(ENDPOINT, address="10.6.6.6:80")]
     assert not guards.routable()
+
+
+async def test_endpoints_are_challenged_again_and_again_whatever_happens_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fleet, "PERIOD_SECONDS", 0)
+    guards = Guards()
+    faults: list[Exception] = [OverflowError(), KeyError()]
+
+    def trusts() -> dict[str, PoolTrust]:
+        if faults:
+            raise faults.pop()
+        return TRUSTS
+
+    watching = asyncio.create_task(guards.fleet.watch(trusts))
+    await until(guards.routable)
+    watching.cancel()
+    await asyncio.gather(watching, return_exceptions=True)
+    assert (faults, guards.asked) == ([], 1)
+
+
+def test_verdicts_on_leases_are_remembered_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guard_leases, "_REMEMBERED", 3)
+    leases = {lease_name("pod-uid", f"boot-{number}"): lease(boot_id=f"boot-{number}") for number in range(10)}
+    known = GuardLeases(lambda _, name: leases[name])
+    assert [known.problem(ENDPOINT, TRUST, f"boot-{number}") for number in range(10)] == [None] * 10
+    assert len(known._verdicts) <= 3

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
+import aiohttp
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from cachescope.gateway.health import Health
+from cachescope.gateway.health import Health, serve_health
 from cachescope.gateway.readings import Document, Reading, whatever
 from cachescope.gateway.stores import CLUSTER, follow
 from cachescope.kube.watched import Api
@@ -123,3 +125,27 @@ def test_no_object_ends_the_gateway(tmp_path: Path, kind: str, document: Documen
     read = WholePath(tmp_path).cluster.store(kind)._read
     reading = whatever(read)(dict(document))
     assert reading.fault or not reading.value
+
+
+async def test_the_length_of_a_right_is_told_once_it_is_known(world: World) -> None:
+    assert "cachescope_gateway_lease_seconds 60.0" in metrics(world)
+    world.standing = replace(world.standing, lease_ms=lambda: 0)
+    assert "cachescope_gateway_lease_seconds" not in metrics(world)
+
+
+async def test_health_is_served_to_the_kubelet_and_to_prometheus(world: World) -> None:
+    found = health(world)
+    registry = CollectorRegistry()
+    registry.register(found)
+    runner = await serve_health(found, registry, 0)
+    host, port = runner.addresses[0][:2]
+    async with aiohttp.ClientSession(f"http://{host}:{port}") as session:
+
+        async def status(path: str) -> int:
+            async with session.get(path) as response:
+                return response.status
+
+        assert [await status(path) for path in ("/healthz", "/readyz", "/metrics")] == [200, 503, 200]
+        await world.rounds.round()
+        assert await status("/readyz") == 200
+    await runner.cleanup()

@@ -14,6 +14,7 @@ from cachescope.core.leases import GATEWAY, lease_keys, read_lease, shard_key
 from cachescope.core.ledgers import AUTHORIZATION_HEAD, Floor, advanced, authorization_key, shard_name
 from cachescope.core.policy_digest import policy_digest
 from cachescope.core.types import Digest, Epoch
+from cachescope.gateway import decision as decision_module
 from cachescope.gateway import lease as lease_module
 from cachescope.gateway.lease_store import RestLeases
 from cachescope.gateway.standing import MAX_AGE_SECONDS
@@ -325,6 +326,37 @@ async def test_a_lease_is_stored_and_read_whole(world: World) -> None:
     found = await store.get("a.b")
     assert found is not None
     assert found.deleting
+
+
+async def test_a_lease_that_cannot_be_read_is_not_one_that_is_gone(world: World) -> None:
+    store = RestLeases(world.api, NAMESPACE)
+    assert await store.get("a.b") is None
+    world.api.fail = ApiError(500, "x")
+    with pytest.raises(LostAnswer):
+        await store.get("a.b")
+
+
+@pytest.mark.parametrize("step", ["let_in", "understood"])
+async def test_what_nobody_thought_of_in_a_request_is_a_503_and_no_log_quotes_it(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, step: str
+) -> None:
+    await world.rounds.round()
+    assert await world.status() == (200, "Salted")
+
+    def broken(*_: object) -> None:
+        raise OverflowError(CHAT.decode())
+
+    monkeypatch.setattr(decision_module, step, broken)
+    assert await world.status() == (503, "gateway_not_ready")
+    logged = str([vars(record) for record in caplog.records])
+    assert "OverflowError" in logged
+    assert CHAT.decode() not in logged
+
+
+async def test_only_what_was_read_is_taken_over(world: World) -> None:
+    await world.holder.apply(await world.holder.read_heads())
+    with pytest.raises(TypeError, match="read_heads"):
+        await world.holder.apply({})
 
 
 async def test_an_answer_that_is_no_lease_is_a_lost_one(world: World) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import fields, replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -102,3 +103,17 @@ def test_a_nonce_has_96_bits() -> None:
 
     handles.seal(KEY, EXPECTED, entropy)
     assert asked == [12]
+
+
+@pytest.mark.parametrize("value", [1.0, True, "1", None])
+@pytest.mark.parametrize("field", ["epochs", "sources"])
+def test_an_epoch_is_an_integer_or_the_handle_is_unreadable(field: str, value: object) -> None:
+    document: Any = written(EXPECTED)
+    assert read(document) == EXPECTED
+    name, _ = document["record"][field][0]
+    changed = {**document["record"], field: [[name, value]]}
+    if (field, value) == ("sources", None):
+        assert read({**document, "record": changed}).record.sources[0][1] is None, "a source without an epoch"
+        return
+    with pytest.raises(ValueError, match="another version"):
+        read({**document, "record": changed})

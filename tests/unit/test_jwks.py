@@ -8,14 +8,16 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from jwt.algorithms import ECAlgorithm, OKPAlgorithm
+from jwt.utils import to_base64url_uint
 
 from cachescope.core.errors import SpecError
 from cachescope.gateway.identity.credentials import KeysUnavailable
-from cachescope.gateway.identity.jwks import KeyTable, NoUsableKeys, PublicKey, parse_jwks
+from cachescope.gateway.identity.jwks import MAX_RSA_BITS, KeyTable, NoUsableKeys, PublicKey, parse_jwks
 from cachescope.gateway.identity.jwks_sources import FileKeySet, UrlKeySet, http_fetch, key_session
 from tests.unit.jwt_issuer import document, ec_key, jwk, rsa_key
 
 GOOD = jwk(ec_key("one"), kid="one")
+LONG_MODULUS = to_base64url_uint((1 << MAX_RSA_BITS) + 1).decode()
 
 
 class Clock:
@@ -39,6 +41,7 @@ def numbers(key: PublicKey | None) -> object:
         pytest.param(GOOD | {"use": "enc", "kid": "x"}, "use", id="for encryption"),
         pytest.param(GOOD | {"key_ops": ["sign"], "kid": "x"}, "use", id="for signing only"),
         pytest.param(jwk(rsa_key("weak", 1024), kid="x"), "weak", id="RSA of 1024 bits"),
+        pytest.param(jwk(rsa_key(), kid="x") | {"n": LONG_MODULUS}, "unsupported", id="RSA of more bits than anybody needs"),
         pytest.param(GOOD | {"alg": "ES384", "kid": "x"}, "unsupported", id="algorithm of another curve"),
         pytest.param(GOOD | {"alg": "HS256", "kid": "x"}, "unsupported", id="symmetric algorithm on a public key"),
         pytest.param(GOOD | {"alg": ["ES256"], "kid": "x"}, "unsupported", id="a list of algorithms"),

@@ -394,3 +394,16 @@ async def test_keys_that_are_not_at_hand_are_no_verdict_on_the_token() -> None:
     gone: Any = Gone(key_set().table)
     with pytest.raises(KeysUnavailable):
         await verifier(keys=gone).authenticate(GOOD)
+
+
+@pytest.mark.parametrize(("name", "issuer"), [("", ISSUER), ("main", "")])
+def test_a_provider_without_a_name_or_an_issuer_is_refused(name: str, issuer: str) -> None:
+    with pytest.raises(SpecError, match="a name and an issuer"):
+        Provider(name, issuer, ["ES256"], key_set())
+
+
+@pytest.mark.parametrize("missing", ["tenant_uid", "provider", "audience", "principal_claim"])
+def test_an_identity_that_would_match_nobody_in_particular_is_refused(missing: str) -> None:
+    without: dict[str, Any] = {missing: ""}
+    with pytest.raises(SpecError, match="set all of them"):
+        replace(RED, **without)

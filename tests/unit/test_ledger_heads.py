@@ -161,6 +161,19 @@ class TestHints:
         heads.read(LedgerRead(heads.known, readings({A: up(FIRST, 5), B: FIRST})))
         assert epochs(heads) == {B: 3}, "control: and so is an older answer to a read that began later"
 
+    def test_a_read_is_taken_over_that_follows_from_a_hint_which_came_meanwhile(self, heads: LedgerHeads) -> None:
+        began, hinted = heads.known, up(FIRST, 5)
+        heads.hint(readings({A: hinted}))
+        heads.read(LedgerRead(began, readings({A: up(hinted, 6), B: FIRST})))
+        assert (epochs(heads), heads.faults) == ({A: 6, B: 3}, {})
+
+    def test_a_hint_that_follows_from_what_is_read_later_is_no_excuse_for_a_fork(self, heads: LedgerHeads) -> None:
+        began, hinted = heads.known, up(FIRST, 5)
+        heads.hint(readings({A: hinted}))
+        heads.read(LedgerRead(began, readings({A: up(up(FIRST, 9), 10), B: FIRST})))
+        assert epochs(heads) == {B: 3}
+        assert "does not follow" in heads.faults[A]
+
 
 class TestShards:
     SHARD_AT_6 = shard_of(TARGET, Floor(Epoch(6)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -331,3 +332,9 @@ def test_a_late_witness_of_a_pool_is_merged_and_one_that_knows_no_more_is_not() 
 def test_of_one_restore_that_is_declared_twice_both_must_confirm() -> None:
     twice = [Restoration("a", "r1", confirmed=True), Restoration("b", "r1")]
     assert said(ONE.head, twice, fresh=FRESH).unconfirmed
+
+
+@pytest.mark.parametrize("change", [{"base": Epoch(9)}, {"restored": 9}, {"floors": {RED: Floor(Epoch(9))}}, {}])
+def test_a_witness_that_knows_more_of_anything_proves_a_restore(change: dict[str, Any]) -> None:
+    began = merged_authorization(ONE, [], fresh=FRESH)
+    assert is_restored(began, replace(witness(ONE.head), **change)) == bool(change)

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from cachescope.core.errors import ClusterError
+from cachescope.gateway.envoy import EnvoySettings, bootstrap
 from cachescope.gateway.start_envoy import start
 
 CLIENT_CA = "clientCa: {secretName: ca, trustDomains: [{name: corp}]}"
@@ -62,3 +64,18 @@ def test_envoy_reads_what_the_settings_name_and_nothing_else(
         assert found["listener"]["tls_certificate"]["certificate_chain"]["filename"] == str(tmp_path / "tls/tls.crt")
     if "clients" in names:
         assert found["clients"]["validation_context"]["trusted_ca"]["filename"] == str(tmp_path / "client-ca/ca.crt")
+
+
+def test_without_envoy_nothing_is_started_and_the_remedy_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started(tmp_path, monkeypatch, "{}")
+    monkeypatch.setattr(shutil, "which", lambda *_, **__: None)
+    with pytest.raises(ClusterError, match="not installed"):
+        start(tmp_path, "/run/processor.sock", 8080)
+
+
+@pytest.mark.parametrize(("socket", "address"), [("/run/admin.sock", "pipe"), (None, "socket_address")])
+def test_envoys_admin_interface_is_the_pods_own(socket: str | None, address: str) -> None:
+    found = bootstrap(EnvoySettings(processor_socket="/run/processor.sock", admin_socket=socket))["admin"]["address"]
+    assert list(found) == [address]
+    assert found.get("socket_address", {}).get("address", "127.0.0.1") == "127.0.0.1"
+    assert found.get("pipe", {}).get("path") == socket

@@ -1,9 +1,10 @@
-"""Objects of an installation on a real API server, and a gateway that follows them."""
+"""Objects of an installation on an API server, and a gateway that follows them."""
 
 from __future__ import annotations
 
 import asyncio
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -212,3 +213,16 @@ class Installation:
             if item["spec"]["holder"] == "Gateway" and item["metadata"].get("deletionTimestamp") is None:
                 return read_lease(lease_keys(parse_keys(KEYS).root), item["spec"]["statement"], name=name)
         return None
+
+
+async def eventually(installation: Installation, holds: Callable[[LeaseStatement], bool]) -> None:
+    """Wait for what the gateway's lease says."""
+    async with asyncio.timeout(20):
+        while True:
+            try:
+                statement = await installation.statement()
+            except NotFoundError:
+                statement = None
+            if statement is not None and holds(statement):
+                return
+            await asyncio.sleep(0.01)
