@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
-import yaml
 
 from cachescope.controller.options import LEASE_NAME
 from cachescope.controller.root_keys import read_texts
@@ -26,8 +25,8 @@ from cachescope.kube.kinds import collection_of
 from cachescope.kube.rest import Document, NotFoundError, Rest
 from cachescope.leases.api import LeaseApi
 from e2e.stack import kubectl
-from e2e.stack.paths import KUBECONFIG
 from tests.integration import following
+from tests.integration.kubelet import mount_account
 from tests.integration.operator_process import pool, resource
 from tests.integration.simulated_guards import Home, Simulated
 
@@ -175,7 +174,7 @@ class Stage:
 
     async def _api(self, lease_ms: int) -> LeaseApi:
         folder = self.folder / f"{self.namespace}-account"
-        server = await asyncio.to_thread(_mount, folder, self.namespace)
+        server = await asyncio.to_thread(mount_account, folder, self.namespace, f"{POOL}-engine")
         return CrowdedApi(server, folder, namespace=self.namespace, seconds=lease_ms / 6000, clock=lambda: 0)
 
 
@@ -208,17 +207,6 @@ class Advance:
             return await self.stage.epoch() == self.stands
 
         await self.stage.until(advanced)
-
-
-def _mount(folder: Path, namespace: str) -> str:
-    """Write the account of the engines as the kubelet mounts it; the address of the API server."""
-    folder.mkdir(exist_ok=True)
-    (folder / "token").write_text(kubectl.run("create", "token", f"{POOL}-engine", "--duration=1h", namespace=namespace))
-    cluster: dict[str, str] = yaml.safe_load(KUBECONFIG.read_text())["clusters"][0]["cluster"]
-    data = cluster.get("certificate-authority-data")
-    authority = base64.b64decode(data) if data else Path(cluster["certificate-authority"]).read_bytes()
-    (folder / "ca.crt").write_bytes(authority)
-    return cluster["server"]
 
 
 def _holds(item: Simulated, sequence: int, *, people: bool) -> bool:

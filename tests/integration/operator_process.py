@@ -20,26 +20,28 @@ from e2e.stack.paths import KUBECONFIG, ROOT
 
 SECONDS = 60
 _START = """
-import sys
+import pathlib, sys
 from cachescope import logs
 from cachescope.controller.main import run
 from cachescope.controller.options import Options
 logs.configure()
-run(Options(sys.argv[1], "example.invalid/guard:0.1.0", port=int(sys.argv[2]), identity=sys.argv[3]))
+settings = pathlib.Path(sys.argv[4]) if sys.argv[4:] else None
+run(Options(sys.argv[1], "example.invalid/guard:0.1.0", port=int(sys.argv[2]), identity=sys.argv[3], settings=settings))
 """
 _TEMPLATE = {"nodeSelector": {"cachescope.dev/no-such-node": "true"}}
 
 
 class Operator:
-    """One running process."""
+    """One running process, with the settings in a file, if any."""
 
-    def __init__(self, namespace: str, log: Path) -> None:
+    def __init__(self, namespace: str, log: Path, settings: Path | None = None) -> None:
         self.port = _free_port()
         self.log = log
         environment = {**os.environ, "KUBECONFIG": str(KUBECONFIG), "PYTHONPATH": str(ROOT / "operator")}
+        arguments = [namespace, str(self.port), "test", *([str(settings)] if settings else [])]
         with log.open("ab") as output:
             self.process = subprocess.Popen(
-                [sys.executable, "-c", _START, namespace, str(self.port), "test"], env=environment, stdout=output, stderr=output
+                [sys.executable, "-c", _START, *arguments], env=environment, stdout=output, stderr=output
             )
 
     def ask(self, path: str) -> tuple[int, str]:
@@ -69,9 +71,9 @@ class Operator:
 
 
 @contextmanager
-def running(namespace: str, log: Path) -> Iterator[Operator]:
+def running(namespace: str, log: Path, settings: Path | None = None) -> Iterator[Operator]:
     """An operator that leads."""
-    operator = Operator(namespace, log)
+    operator = Operator(namespace, log, settings)
     try:
         until(operator.leads, why=log.read_text)
         yield operator

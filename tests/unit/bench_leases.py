@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from cachescope.core.keys import KeyRing
 from cachescope.core.leases import GATEWAY, GUARD, LeaseStatement, lease_keys, lease_name, write_lease
 from cachescope.core.ledger_documents import parse_ledger
 from cachescope.core.ledger_seals import witness
@@ -31,6 +32,7 @@ class LeasedProcess:
         fresh_ms: How long it may go on without a right.
         acknowledged: What it acknowledged.
         witnesses: What it read last.
+        root: The root keys that it has, or has its keys of; `None` for those in force.
     """
 
     bench: Bench
@@ -40,6 +42,7 @@ class LeasedProcess:
     acknowledged: dict[str, Mark] = field(default_factory=dict)
     witnesses: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     tick: int = 0
+    root: KeyRing | None = None
 
     @property
     def lease(self) -> str:
@@ -71,7 +74,8 @@ class LeasedProcess:
                 **changes,
             }
         )
-        ring = permit_keys(self.bench.keys.ring, POOL_UID) if self.holder == GUARD else lease_keys(self.bench.keys.ring)
+        root = self.root or self.bench.keys.ring
+        ring = permit_keys(root, POOL_UID) if self.holder == GUARD else lease_keys(root)
         spec = {"holder": self.holder, "pod": self.name, "pool": "tiny" if self.holder == GUARD else "", "tick": self.tick}
         signed = {**spec, "leaseSeconds": LEASE_MS // 1000, "statement": write_lease(ring.current, statement)}
         metadata = {"name": self.lease, "namespace": "ns", "uid": f"uid-{self.lease}"}

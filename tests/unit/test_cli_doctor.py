@@ -11,12 +11,15 @@ import pytest
 
 from cachescope.api.conditions import Reason
 from cachescope.api.crds import definitions
+from cachescope.cli.doctor import root_keys
 from cachescope.cli.doctor.examination import examine
 from cachescope.cli.doctor.findings import Unseen, Verdict, exit_code
 from cachescope.cli.doctor.gather import cluster_wide, gather
 from cachescope.cli.doctor.observed import OPERATOR_LEASE, ROOT_KEYS, Observed
 from cachescope.cli.doctor.resources import REMEDIES
+from cachescope.core.keys import Key
 from cachescope.core.ledgers import AUTHORIZATION_HEAD
+from cachescope.core.signed import sign
 from cachescope.kube.rest import ApiError, NotFoundError
 from tests.unit.doctor_documents import (
     HEAD,
@@ -116,6 +119,27 @@ def test_a_guard_has_the_drain_of_a_ledger_to_acknowledge_that_one(drains: str, 
     assert worst(stand(419)) == []
     assert len(worst(stand(422))) == 1
     assert len(worst(stand(419, 121))) == 1
+
+
+def test_a_key_is_in_use_while_a_ledger_or_a_lease_or_a_copy_in_one_rests_on_it() -> None:
+    assert [item.verdict for item in examine(SOUND) if item.check == "keys in use"] == [Verdict.PASS]
+    newer = Key("k2", b"n" * 32)
+    copies = {"authorization/ns": {"mac": {"key": "k0"}}, "broken": "x", "also": {"mac": {"key": 1}}}
+    lease = fence_lease("a.b", 5) | {"spec": {"statement": sign(newer, "lease", {"witnesses": copies}, deflated=True)}}
+    sealed = named("tiny") | {"spec": {"mac": {"key": "k1"}}}
+    unread = [fence_lease("c.d", 5) | {"spec": {"statement": text}} for text in ("x", sign(newer, "lease", {"witnesses": 1}))]
+    found = list(
+        root_keys.check(
+            changed(
+                epochledgers=[sealed, *[named(f"t{n}") | {"spec": {"mac": {"key": "k1"}}} for n in "1234"]],
+                fenceleases=[lease, *unread],
+            )
+        )
+    )
+    assert [(item.verdict, item.message) for item in found] == [
+        (Verdict.NOTE, "k0 is in use beside k2: ns/a.b"),
+        (Verdict.NOTE, "k1 is in use beside k2: ns/tiny, ns/t1, ns/t2 and 2 more"),
+    ]
 
 
 def test_a_fence_that_has_not_waited_for_long_is_no_fault() -> None:

@@ -51,8 +51,10 @@ async def status(path: WholePath, key: str) -> int:
             "identityProviders: [{name: a, issuer: b, algorithms: [HS256], jwks: {secretName: c}}]",
             "HS256",
         ),
-        ("root-keys/targets", "not hex", "64 hexadecimal digits"),
-        ("root-keys/k1", "abcd", "at least 32"),
+        ("root-keys/targets", "not hex", "targets does not hold 64 lower-case hexadecimal digits"),
+        ("root-keys/k1", "abcd", "k1 does not hold 64"),
+        ("root-keys/k1", "5A" * 32, "k1 does not hold 64"),
+        ("root-keys/k1", "5a" * 33, "k1 does not hold 64"),
     ],
 )
 async def test_what_is_mounted_with_a_fault_is_not_taken_over(path: WholePath, file: str, content: str, said: str) -> None:
@@ -66,6 +68,17 @@ async def test_what_is_mounted_with_a_fault_is_not_taken_over(path: WholePath, f
     path.edit("Tenant", "blue", lambda tenant: tenant["spec"].update(suspended=True))
     assert await status(path, path.credentials.api_keys["blue-carol"]) == 403, "what others do is taken over"
     (path.folder / "mounted" / file).write_text(good)
+    path.refresh()
+
+
+@pytest.mark.parametrize("file", ["config/settings.yaml", "root-keys/k1"])
+def test_a_file_that_is_no_text_is_read_again_when_it_is_mended(path: WholePath, file: str) -> None:
+    place = path.folder / "mounted" / file
+    content = place.read_text()
+    place.write_bytes(b"\xff\xfe")
+    path.take_over()
+    assert path.configuration.fault
+    place.write_text(content)
     path.refresh()
 
 

@@ -44,6 +44,7 @@ async def test_root_keys_are_made_once_and_read_afterwards() -> None:
         {"targets": "ab" * 32},
         {"k1": "ab" * 31, "targets": "ab" * 32},
         {"k1": "zz" * 32, "targets": "ab" * 32},
+        {"k1": "AB" * 32, "targets": "ab" * 32},
     ],
 )
 async def test_a_damaged_secret_is_said_and_left_alone(data: dict[str, str]) -> None:

@@ -126,6 +126,18 @@ def test_a_lease_that_was_there_before_says_nothing_until_it_moves(bench: Bench)
     assert (bench.lives(), again.gateways()) == ([Life.LAPSED], [])
 
 
+def test_every_pool_hears_once_all_gateways_sign_with_a_newer_key(bench: Bench) -> None:
+    older = write_lease(lease_keys(ROOT).others["k1"], replace(ROUTER, routable={}))
+    other = replace(ROUTER, pod_uid="pod-h", routable={})
+    bench.write(replace(ROUTER, routable={}), signed=older)
+    bench.write(other, signed=write_lease(lease_keys(ROOT).others["k1"], other))
+    assert (bench.book.oldest_key(), bench.news) == ("k1", [{UID}])
+    bench.write(replace(other, tick=6))
+    assert (bench.book.oldest_key(), bench.news) == ("k1", [{UID}]), "one is left"
+    bench.write(replace(ROUTER, tick=6, routable={}))
+    assert (bench.book.oldest_key(), bench.news) == ("k2", [{UID}, {UID}])
+
+
 def test_every_pool_hears_of_the_first_gateway_and_of_the_last_one(bench: Bench) -> None:
     idle = replace(ROUTER, routable={})
     bench.write(idle)

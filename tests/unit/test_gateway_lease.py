@@ -142,6 +142,16 @@ async def test_a_round_takes_over_what_it_read_and_the_next_write_acknowledges_i
     assert not world.holder.acknowledges_more()
 
 
+async def test_a_new_key_is_news_until_a_statement_is_signed_with_it(world: World) -> None:
+    await world.rounds.round()
+    assert not world.holder.signs_otherwise()
+    (world.path.folder / "mounted/root-keys/k2").write_text("7f" * 32)
+    world.path.refresh()
+    assert world.holder.signs_otherwise()
+    await world.rounds.acknowledge()
+    assert not world.holder.signs_otherwise()
+
+
 async def test_a_ledger_without_its_label_is_not_read(world: World) -> None:
     world.path.edit("EpochLedger", POOL, lambda ledger: ledger["metadata"]["labels"].pop(LEDGER_LABEL))
     await world.rounds.round()

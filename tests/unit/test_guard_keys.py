@@ -45,10 +45,10 @@ def test_an_empty_folder_holds_no_key(tmp_path: Path) -> None:
     assert read_keys(tmp_path) is None
 
 
-@pytest.mark.parametrize("content", ["", "not hex", "ab" * 31, "ab" * 33, "\u00e9"])
+@pytest.mark.parametrize("content", ["", "not hex", "ab" * 31, "ab" * 33, "AB" * 32, "\u00e9"])
 def test_a_file_without_a_key_is_refused_without_its_content(tmp_path: Path, content: str) -> None:
     (tmp_path / "k1").write_text(content)
-    with pytest.raises(SpecError, match="k1 does not hold 64 hexadecimal digits") as caught:
+    with pytest.raises(SpecError, match="k1 does not hold 64 lower-case hexadecimal digits") as caught:
         read_keys(tmp_path)
     assert not content or content not in str(caught.value)
 

@@ -58,6 +58,12 @@ def test_a_rotated_key_still_opens_and_one_that_is_gone_does_not() -> None:
     assert presented(KeyRing.of(NEWER_KEY), sealed(key=KEY), RECORD, now=NOW) is Outcome.UNREADABLE
 
 
+def test_a_handle_of_before_a_new_key_is_of_an_old_generation_and_not_somebody_elses() -> None:
+    both, other = KeyRing.of(KEY, NEWER_KEY), VARIANTS["namespace"]
+    assert presented(both, sealed(key=KEY), other, now=NOW) is Outcome.OLD_GENERATION
+    assert presented(both, sealed(key=NEWER_KEY), other, now=NOW) is Outcome.OTHER_SUBJECT
+
+
 def test_another_key_of_the_same_name_opens_nothing() -> None:
     assert presented(KeyRing.of(OTHER_KEY), sealed(), RECORD, now=NOW) is Outcome.UNREADABLE
 

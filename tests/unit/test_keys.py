@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from cachescope.core.errors import SpecError
-from cachescope.core.keys import Key, KeyRing, derive, matches
+from cachescope.core.keys import Key, KeyRing, derive, handed_out, matches, read_key
 from cachescope.core.permits import permit_keys
 from tests.unit.core_strategies import KEY, NEWER_KEY, OTHER_KEY
 
@@ -46,6 +46,33 @@ def test_an_empty_ring_and_a_short_key_are_refused() -> None:
         KeyRing.of()
     with pytest.raises(SpecError, match="has 31 bytes"):
         Key("k", b"k" * 31)
+
+
+@pytest.mark.parametrize("text", ["", "ab" * 31, "ab" * 33, "AB" * 32, "zz" * 32, "ab" * 31 + "\u00e9b"])
+def test_a_text_that_is_no_key_is_refused_without_showing_it(text: str) -> None:
+    assert read_key("k1", f" {'ab' * 32}\n") == Key("k1", b"\xab" * 32)
+    with pytest.raises(SpecError, match="k1 does not hold 64 lower-case") as caught:
+        read_key("k1", text)
+    assert not text or text not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("oldest", "given", "ids"),
+    [
+        (None, (), "abc"),
+        ("c", (), "abc"),
+        ("b", (), "ab"),
+        ("a", (), "a"),
+        ("a", ("c",), "ac"),
+        ("b", ("b", "x"), "ab"),
+        ("", (), "abc"),
+    ],
+)
+def test_guards_get_the_keys_that_every_gateway_has_and_keep_those_that_they_have(
+    oldest: str | None, given: tuple[str, ...], ids: str
+) -> None:
+    ring = KeyRing.of(*(Key(name, name.encode() * 32) for name in "abc"))
+    assert "".join(sorted(handed_out(ring, oldest=oldest, given=given).others)) == ids
 
 
 def test_a_key_is_never_shown() -> None:

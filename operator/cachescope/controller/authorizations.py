@@ -16,13 +16,14 @@ from cachescope.api.epochs import CacheEpoch
 from cachescope.controller.declared_epochs import Declared, has_authorization, of_people, of_restores, version_of
 from cachescope.controller.ledger_news import announce_lineage
 from cachescope.controller.ledger_objects import Place, Stored
-from cachescope.controller.ledger_site import LedgerSite, announced_at, told_of, until_written
+from cachescope.controller.ledger_site import LedgerSite, announced_at, sealed_anew, told_of, until_written
 from cachescope.controller.outcomes import Outcome
 from cachescope.controller.policy_inputs import PolicyInputs
 from cachescope.controller.store import Key
 from cachescope.core.authorization_rules import (
     Authorization,
     AuthorizationDecision,
+    announced,
     compacted,
     decide,
     first,
@@ -219,6 +220,8 @@ class Authorizations:
         fence = self.site.fences.of(asked.place.key, decision.state.head.lineage, decision.state.head.sequence)
         if fence is not None and fence.fenced_ms is not None and not writes(state, decision.state):
             decision = replace(decision, state=folded(decision.state, fenced_base=decision.state.head.base))
+        if not writes(state, decision.state):
+            decision = replace(decision, state=_sealed_anew(read, decision.state))
         return self._with_rights(asked.place, state.head, decision)
 
     def _with_rights(self, place: Place, before: Ledger, decision: AuthorizationDecision) -> AuthorizationDecision:
@@ -334,6 +337,13 @@ def _said(state: Authorization, asked: Sequence[Restoration], fresh: Lineage, *,
     shards = {name: said(shard, asked, fresh=fresh) for name, shard in state.shards.items()}
     marks = {**head.shards, **{name: shard.mark for name, shard in shards.items()}}
     return Authorization(replace(head, shards=marks, history=()), shards)
+
+
+def _sealed_anew(read: Read, state: Authorization) -> Authorization:
+    """The ledgers with seals of the present key, where they carry those of an older one; the head announces what that makes."""
+    shards = {name: sealed_anew(read.of(name), shard) for name, shard in state.shards.items()}
+    head = announced(state.head, shards, state.head.policy)
+    return Authorization(sealed_anew(read.head, head), shards)
 
 
 def _changed(read: Read, after: Authorization) -> Sequence[tuple[str, Ledger]]:

@@ -26,11 +26,12 @@ from cachescope.controller.lease_speakers import LeaseSpeakers, Speaker
 from cachescope.controller.root_keys import RootKeys
 from cachescope.controller.store import Key, Store, version_of
 from cachescope.core.errors import CacheScopeError
-from cachescope.core.leases import GATEWAY, GUARD, MAX_LEASE_MS, MOST_GUARD_MS, LeaseStatement
+from cachescope.core.leases import GATEWAY, GUARD, MAX_CHARACTERS, MAX_LEASE_MS, MOST_GUARD_MS, LeaseStatement
 from cachescope.core.ledger_seals import claimed_mark
 from cachescope.core.ledgers import Mark, Role
 from cachescope.core.rights import read_rights
 from cachescope.core.rosters import Longest, Member, Roster
+from cachescope.core.signed import key_id_of
 from cachescope.kube.rest import Document
 from cachescope.logs import fault_of
 
@@ -65,6 +66,7 @@ class Process:
         statement: What it says, verified, or `None`.
         speaker: Whose it is.
         life: Whether it moved recently enough, when that was last judged.
+        key_id: Of a gateway: the id of the key that its statement is signed with, the newest that it has.
     """
 
     uid: str
@@ -75,6 +77,7 @@ class Process:
     statement: LeaseStatement | None
     speaker: Speaker
     life: Life = Life.LIVE
+    key_id: str = ""
 
     def lapsed(self, now: float) -> bool:
         """Whether it did not move for longer than its length."""
@@ -150,7 +153,7 @@ class LeaseBook:
             document = self._store.get(*key)
             if document is not None:
                 speaker, statement = self._statement(key, document, process, complain=False)
-                verified = replace(process, statement=statement, speaker=speaker)
+                verified = replace(process, statement=statement, speaker=speaker, key_id=_key_id(document, statement))
                 self.roster.judged(self._member(key, document, verified))
                 self._put(key, verified)
 
@@ -166,6 +169,10 @@ class LeaseBook:
     def gateways(self) -> list[Process]:
         """Gateways, verified, those that lapsed left out."""
         return [item for item in self._gateways.values() if item.life is not Life.LAPSED]
+
+    def oldest_key(self) -> str | None:
+        """Of the keys that gateways sign with the oldest id; `None` without gateways."""
+        return min((item.key_id for item in self.gateways()), default=None)
 
     def generation(self, name: str) -> int:
         """The greatest number of a lineage that any process says it applied of a ledger, by its name in leases; 0 for none."""
@@ -227,7 +234,16 @@ class LeaseBook:
         declared = statement.lease_ms / 1000 if statement else spec.get("leaseSeconds") or 0
         seconds = min(float(declared), MAX_LEASE_SECONDS)
         created = metadata.get("creationTimestamp", "")
-        return Process(metadata["uid"], str(spec.get("pod", "")), created, seconds, self._clock(), statement, speaker)
+        return Process(
+            metadata["uid"],
+            str(spec.get("pod", "")),
+            created,
+            seconds,
+            self._clock(),
+            statement,
+            speaker,
+            key_id=_key_id(document, statement),
+        )
 
     def _statement(
         self, key: Key, document: Mapping[str, Any], before: Process | None, *, complain: bool
@@ -275,22 +291,28 @@ class LeaseBook:
         )
 
     def _put(self, key: Key, after: Process | None) -> None:
-        before, lives = self._processes.pop(key, None), self._lives()
+        before, common = self._processes.pop(key, None), self._common()
         self._gateways.pop(key, None)
         if after is not None:
             self._processes[key] = after
             if after.statement is not None and after.statement.holder == GATEWAY:
                 self._gateways[key] = after
         changed = _changed(_visible(before), _visible(after))
-        if self._lives() != lives:  # the first gateway, or the last one: every pool says so
+        if self._common() != common:  # the first gateway, or the last one: every pool says so. Or all of them took a key over
             changed |= {item["metadata"]["uid"] for item in self._store.all("ServingPool")}
         if changed:
             self._news(changed, True)
         if moved := _changed(_held(before), _held(after)) - changed:
             self._news(moved, False)
 
-    def _lives(self) -> set[Life]:
-        return {item.life for item in self.gateways()}
+    def _common(self) -> tuple[set[Life], str | None]:
+        return {item.life for item in self.gateways()}, self.oldest_key()
+
+
+def _key_id(document: Document, statement: LeaseStatement | None) -> str:
+    if statement is None or statement.holder != GATEWAY:
+        return ""
+    return key_id_of(str(document["spec"]["statement"]), most=MAX_CHARACTERS)
 
 
 def _visible(process: Process | None) -> dict[str, tuple[Any, ...]]:

@@ -42,12 +42,14 @@ class Stored:
         ledger: What it says; `None` when it says nothing that can be relied on.
         fault: Why not.
         written: Whether it is the answer to a write of this process.
+        outdated: Whether its seal is of an older key, which may be dropped one day.
     """
 
     document: Document | None = None
     ledger: Ledger | None = None
     fault: str = ""
     written: bool = False
+    outdated: bool = False
 
     @property
     def version(self) -> int:
@@ -115,10 +117,12 @@ class LedgerObjects:
     def _stored(self, place: Place, document: Document | None) -> Stored:
         if document is None:
             return Stored()
+        keys = seal_keys(self._keys.ring)
         try:
-            return Stored(document, verified(seal_keys(self._keys.ring), place.key, document.get("spec")))
+            ledger = verified(keys, place.key, document.get("spec"))
         except SpecError as error:
             return Stored(document, None, str(error))
+        return Stored(document, ledger, outdated=document["spec"]["mac"]["key"] != keys.current.id)
 
 
 def _object(place: Place, role: Role, spec: Mapping[str, Any]) -> Document:

@@ -138,6 +138,14 @@ def told_of(before: Ledger, after: Ledger, rights: Rights, *, lowers: bool, know
     return replace(after if after is not before else advanced(after), longest=longest)
 
 
+def sealed_anew(before: Stored, after: Ledger) -> Ledger:
+    """The ledger as it is to be written, one sequence on where nothing changed but the key of seals.
+
+    A seal of a key that was dropped proves nothing: neither the ledger nor a copy of it in a lease would be believed.
+    """
+    return advanced(after) if before.outdated and after is before.ledger else after
+
+
 def announced_at(ledger: Ledger, version: Version, before: Outcome | None) -> int:
     """A state of a ledger that holds all that a CacheEpoch asks, where the ledger as it stands does.
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from cachescope.controller.declared_epochs import Declared, of_pool, of_restores
 from cachescope.controller.ledger_news import announce, announce_lineage
 from cachescope.controller.ledger_objects import Place, Stored
-from cachescope.controller.ledger_site import LedgerSite, announced_at, told_of, until_written
+from cachescope.controller.ledger_site import LedgerSite, announced_at, sealed_anew, told_of, until_written
 from cachescope.controller.outcomes import Outcome
 from cachescope.core.declarations import Restoration, incident_key
 from cachescope.core.errors import SpecError
@@ -115,7 +115,7 @@ class PoolLedgers:
     async def _stand(self, asked: Asked) -> tuple[Stored, Decision]:
         seen = self.site.objects.seen(asked.place)
         if seen.ledger is not None and self._begun(asked, seen, seen.ledger) is None:
-            decision = asked.decide(seen.ledger)
+            decision = self._decide(asked, seen, seen.ledger)
             if decision.ledger is seen.ledger:
                 return seen, decision
         return await until_written(lambda: self._step(asked), f"the ledger {asked.place.namespace}/{asked.place.name}")
@@ -128,10 +128,14 @@ class PoolLedgers:
             return await self._begin(asked, stored, *begun)
         if stored.ledger is None:
             raise RuntimeError("a ledger that says nothing begins anew; decide upon that one")
-        decision = asked.decide(stored.ledger)
+        decision = self._decide(asked, stored, stored.ledger)
         if decision.ledger is stored.ledger:
             return stored, decision
         return await self._write_decision(asked, stored, stored.ledger, decision)
+
+    def _decide(self, asked: Asked, stored: Stored, ledger: Ledger) -> Decision:
+        decision = asked.decide(ledger)
+        return replace(decision, ledger=sealed_anew(stored, decision.ledger))
 
     async def _begin(self, asked: Asked, stored: Stored, ledger: Ledger, fault: str) -> tuple[Stored, Decision] | None:
         """Write a first state. Where there was no ledger it holds at once what is declared, as if that had been in it."""

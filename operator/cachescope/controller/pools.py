@@ -22,6 +22,7 @@ from cachescope.controller.store import Key
 from cachescope.controller.verdicts import Verdict, fields_of, report
 from cachescope.core.epochs import target_name
 from cachescope.core.errors import ClusterError, SpecError
+from cachescope.core.keys import KeyRing, handed_out
 from cachescope.core.labels import POOL_LABEL
 from cachescope.core.ledgers import Flags, Ledger
 from cachescope.core.pool_rules import resumable_incident
@@ -29,6 +30,7 @@ from cachescope.core.rights import Rights, read_rights
 from cachescope.core.types import TargetKind, TargetName
 from cachescope.kube.kinds import path_of
 from cachescope.kube.rest import ConflictError, Document
+from cachescope.manifests.children import permit_secret
 from cachescope.manifests.pool import ACCOUNT_ANNOTATION, bound_to, pool_objects
 from cachescope.manifests.revisions import Revision, build_revision, chosen, read_revision
 
@@ -183,7 +185,7 @@ class Pools:
         if this.invalid:
             pool = held(pool, this.revision, deployment["spec"].get("replicas") if deployment else None)
         account_uid = _account_uid(deployment)
-        for manifest in pool_objects(self.site.platform, pool, keys=self.site.keys.ring, revision=this.revision):
+        for manifest in pool_objects(self.site.platform, pool, keys=self._keys_of_guards(pool), revision=this.revision):
             kind, name = manifest["kind"], manifest["metadata"]["name"]
             wanted = bound_to(manifest, account_uid) if kind == "Deployment" else manifest
             try:
@@ -197,6 +199,11 @@ class Pools:
                 where = {"namespace": pool.namespace, "pool": pool.name}
                 log.info("child written", extra={**where, "kind": kind, "child": name, "change": outcome.change})
         self._taken(this, taken)
+
+    def _keys_of_guards(self, pool: ServingPool) -> KeyRing:
+        """The root keys of which guards get theirs: a new one once every gateway has it."""
+        found = self.site.store.get("Secret", pool.namespace, permit_secret(pool)) or {}
+        return handed_out(self.site.keys.ring, oldest=self.site.leases.oldest_key(), given=found.get("data") or {})
 
     def _taken(self, this: Pass, taken: Sequence[str]) -> None:
         self._log(this.key, "child not written", taken)

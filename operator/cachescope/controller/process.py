@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from datetime import UTC, datetime
 from typing import Final
 
@@ -40,16 +40,18 @@ from cachescope.controller.work_queue import WorkQueue
 from cachescope.controller.workers import Workers
 from cachescope.controller.writing import HeardRest
 from cachescope.core.errors import ClusterError
+from cachescope.core.ledgers import AUTHORIZATION_HEAD, authorization_key
 from cachescope.core.rights import Rights
 from cachescope.kube.applying import Applier
 from cachescope.kube.election import boot_seconds
+from cachescope.kube.rest import Document
 from cachescope.logs import fault_of
 from cachescope.manifests.platform import Platform
 
 log = logging.getLogger(__name__)
 
 JUDGE_SECONDS: Final = 2.0
-KEYS_SECONDS: Final = 30.0
+KEYS_SECONDS: Final = 5.0
 SWEEP_SECONDS: Final = 60.0
 
 
@@ -185,7 +187,12 @@ class Process:
     async def _refresh_keys(self) -> None:
         if await self._keys.refresh(datetime.now(UTC)):
             self._leases.verify_again()
-            self._dispatch.ledgers({item["metadata"]["uid"] for item in self.store.all("ServingPool")}, urgent=True)
+            self._dispatch.ledgers(set(self._ledgers()), urgent=True)
+
+    def _ledgers(self) -> Iterator[str]:
+        """All ledgers, by the names that leases give them: each carries a seal, and pools hand keys out."""
+        yield from (item["metadata"]["uid"] for item in self.store.all("ServingPool"))
+        yield from (authorization_key(item["metadata"]["namespace"]) for item in self.store.all("EpochLedger") if _is_head(item))
 
     def _installation(self) -> Installation:
         options, settings = self._options, self._settings
@@ -224,6 +231,10 @@ class Process:
             outcomes=self._outcomes,
             now=time.time,
         )
+
+
+def _is_head(ledger: Document) -> bool:
+    return bool(ledger["metadata"]["name"] == AUTHORIZATION_HEAD)
 
 
 def _leaf(error: BaseException) -> BaseException:

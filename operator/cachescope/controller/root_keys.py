@@ -13,21 +13,19 @@ from __future__ import annotations
 import base64
 import binascii
 import logging
-import re
 import secrets
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from cachescope.core.errors import ClusterError
-from cachescope.core.keys import KEY_BYTES, Key, KeyRing, root_ring, target_key
+from cachescope.core.errors import ClusterError, SpecError
+from cachescope.core.keys import KEY_BYTES, Key, KeyRing, read_key, root_ring, target_key
 from cachescope.core.labels import MANAGED_BY_LABEL, PART_OF_LABEL, ROOT_KEYS_SECRET
 from cachescope.kube.rest import ConflictError, NotFoundError, Rest, collection
 
 log = logging.getLogger(__name__)
 
 TARGETS = "targets"
-_TEXT = re.compile(rf"[0-9a-f]{{{2 * KEY_BYTES}}}\Z")
 
 
 class RootKeys:
@@ -121,8 +119,16 @@ def read_texts(document: Mapping[str, Any]) -> dict[str, str]:
         raise ClusterError(
             f"the Secret {ROOT_KEYS_SECRET} cannot be read ({type(error).__name__}); restore your copy of it"
         ) from error
-    damaged = sorted(name for name, text in texts.items() if not _TEXT.match(text))
+    damaged = sorted(name for name, text in texts.items() if not _is_key(name, text))
     if damaged or TARGETS not in texts or len(texts) < 2:
         what = f"damaged keys: {', '.join(damaged)}" if damaged else f"it needs {TARGETS!r} and at least one root key"
         raise ClusterError(f"the Secret {ROOT_KEYS_SECRET} is not whole ({what}); restore your copy of it")
     return texts
+
+
+def _is_key(name: str, text: str) -> bool:
+    try:
+        read_key(name, text)
+    except SpecError:
+        return False
+    return True

@@ -38,7 +38,7 @@ class Outcome(str, Enum):
     OTHER_CONTENT = "OtherContent"
     OTHER_POLICY = "OtherPolicy"
     OLD_GENERATION = "OldGeneration"
-    """Its epochs, or the histories that they belong to, are others."""
+    """Its epochs, or the histories that they belong to, are others, or a new root key came since."""
 
 
 _REASONS = {

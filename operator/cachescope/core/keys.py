@@ -10,13 +10,15 @@ Rules:
 from __future__ import annotations
 
 import hmac
-from collections.abc import Mapping
+import re
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from cachescope.core.errors import SpecError
 from cachescope.core.frames import Field, frame
 
 KEY_BYTES = 32
+_TEXT = re.compile(rf"[0-9a-f]{{{2 * KEY_BYTES}}}")
 
 
 @dataclass(frozen=True, repr=False)
@@ -85,11 +87,41 @@ def matches(left: bytes, right: bytes) -> bool:
     return hmac.compare_digest(left, right)
 
 
+def handed_out(ring: KeyRing, *, oldest: str | None, given: Collection[str]) -> KeyRing:
+    """The keys that guards get: whoever reads what they sign knows them all.
+
+    A guard signs with the newest key that it holds, and a gateway that does not have that one yet sends nothing to it.
+
+    Args:
+        ring: The keys in force.
+        oldest: Of the keys that gateways sign with, each with the newest that it has, the oldest id; `None` without gateways.
+        given: Ids of the keys that guards have: none is taken back before it is dropped.
+    """
+    known = [key for key in ring.others.values() if oldest is None or key.id <= oldest or key.id in given]
+    return KeyRing.of(*known) if known else ring
+
+
+def read_key(name: str, text: str) -> Key:
+    """Read a key of a mounted Secret; operator, gateways and guards take the same texts for keys, and no others.
+
+    Args:
+        name: Its id.
+        text: What the Secret holds under that name; white space around it does not count.
+
+    Raises:
+        SpecError: It is no key. The text stays out of the message.
+    """
+    found = text.strip()
+    if _TEXT.fullmatch(found) is None:
+        raise SpecError(f"the key {name} does not hold {2 * KEY_BYTES} lower-case hexadecimal digits; write the Secret again")
+    return Key(name, bytes.fromhex(found))
+
+
 def root_ring(texts: Mapping[str, str]) -> KeyRing:
     """The ring of an installation's root keys, from their hexadecimal texts by id; `targets` is no part of it."""
-    return KeyRing.of(*(Key(name, bytes.fromhex(text)) for name, text in texts.items() if name != "targets"))
+    return KeyRing.of(*(read_key(name, text) for name, text in texts.items() if name != "targets"))
 
 
 def target_key(texts: Mapping[str, str]) -> Key:
     """The key that names epoch targets, from the text of `targets`."""
-    return derive(Key("targets", bytes.fromhex(texts["targets"])), "target")
+    return derive(read_key("targets", texts["targets"]), "target")

@@ -72,13 +72,13 @@ def claimed(text: str, *, most: int = MAX_CHARACTERS, most_inflated: int = 0) ->
     return _object("signed document", _split(text, most)[2], most_inflated)
 
 
-def key_id_of(text: str) -> str:
+def key_id_of(text: str, *, most: int = MAX_CHARACTERS) -> str:
     """The id of the key that a signed document names; only of a document that was verified does it say who signed.
 
     Raises:
         WireFormatError: The text is no signed document.
     """
-    return _split(text)[1]
+    return _split(text, most)[1]
 
 
 def _split(text: str, most: int = MAX_CHARACTERS) -> tuple[str, str, bytes, bytes]:

@@ -49,6 +49,10 @@ def unseal(keys: KeyRing, text: str) -> Expectation:
     Raises:
         Unreadable: It is none of this installation.
     """
+    return _opened(keys, text)[1]
+
+
+def _opened(keys: KeyRing, text: str) -> tuple[Key, Expectation]:
     match = _HANDLE.fullmatch(text) if len(text) <= MAX_CHARACTERS else None
     if match is None:
         raise Unreadable("it has not the form of a handle")
@@ -58,7 +62,7 @@ def unseal(keys: KeyRing, text: str) -> Expectation:
         if key is None or len(sealed) < _NONCE_BYTES:
             raise Unreadable("it names a key that is not here")
         plain = AESGCM(key.secret).decrypt(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], _beside(key))
-        return handles.read(json.loads(inflated(plain, _MOST_INFLATED)))
+        return key, handles.read(json.loads(inflated(plain, _MOST_INFLATED)))
     except (InvalidTag, ValueError, zlib.error, RecursionError) as error:
         raise Unreadable("nobody here sealed it") from error
 
@@ -66,9 +70,12 @@ def unseal(keys: KeyRing, text: str) -> Expectation:
 def presented(keys: KeyRing, text: str, record: IdentityRecord, *, now: float) -> Outcome:
     """What becomes of a handle that came with a request, for metrics and the audit line alone."""
     try:
-        return handles.compared(unseal(keys, text), record, now=now)
+        key, expectation = _opened(keys, text)
     except Unreadable:
         return Outcome.UNREADABLE
+    found = handles.compared(expectation, record, now=now)
+    # A new key names everybody anew: under an older one nobody can be told from the same subject.
+    return Outcome.OLD_GENERATION if found is Outcome.OTHER_SUBJECT and key is not keys.current else found
 
 
 def _beside(key: Key) -> bytes:

@@ -6,14 +6,13 @@ root keys also holds `targets`, the key that names epoch targets: it never rotat
 
 from __future__ import annotations
 
-import binascii
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 from cachescope.core.errors import SpecError
-from cachescope.core.keys import Key, KeyRing, derive
+from cachescope.core.keys import Key, KeyRing, derive, read_key
 from cachescope.core.leases import lease_keys
 from cachescope.core.permits import permit_keys
 
@@ -74,7 +73,7 @@ def key_files(folder: Path) -> dict[str, str]:
     Raises:
         OSError: The folder cannot be read.
     """
-    return {path.name: path.read_text() for path in sorted(folder.iterdir()) if not path.name.startswith(".")}
+    return {path.name: path.read_text("ascii", "replace") for path in sorted(folder.iterdir()) if not path.name.startswith(".")}
 
 
 def parse_keys(texts: Mapping[str, str]) -> GatewayKeys:
@@ -83,15 +82,8 @@ def parse_keys(texts: Mapping[str, str]) -> GatewayKeys:
     Raises:
         SpecError: A key is missing, or a text is none.
     """
-    keys = {name: _key(name, text) for name, text in texts.items()}
+    keys = {name: read_key(name, text) for name, text in texts.items()}
     targets = keys.pop(TARGETS, None)
     if targets is None or not keys:
         raise SpecError(f"{TARGETS!r} and at least one root key are needed; mount the Secret with the root keys")
     return GatewayKeys(KeyRing.of(*keys.values()), derive(targets, "target"))
-
-
-def _key(name: str, text: str) -> Key:
-    try:
-        return Key(name, binascii.unhexlify(text.strip()))
-    except (binascii.Error, ValueError) as error:
-        raise SpecError(f"the root key {name!r} is not a key; write 64 hexadecimal digits") from error

@@ -23,6 +23,7 @@ import cachescope
 from cachescope.api.documents import API_VERSION
 from cachescope.api.ledgers import EpochLedger, FenceLeaseSpec
 from cachescope.core.errors import SpecError
+from cachescope.core.keys import Key
 from cachescope.core.labels import HEAD, LEDGER_LABEL
 from cachescope.core.leases import GATEWAY, LeaseStatement, lease_name
 from cachescope.core.ledgers import Mark, authorization_key
@@ -96,6 +97,7 @@ class GatewayLease:
         self._released = False
         self._said_marks: Mapping[str, Mark] | None = None
         self._said_pods: Mapping[str, tuple[str, ...]] | None = None
+        self._signed_with: Key | None = None
 
     def lease_name(self) -> str:
         """Name of the lease."""
@@ -114,6 +116,11 @@ class GatewayLease:
         snapshot = self._configuration.current()
         return snapshot is not None and self._said_marks != self._acknowledged(snapshot)
 
+    def signs_otherwise(self) -> bool:
+        """Whether the last statement is signed with another key: guards get a new one once every gateway signs with it."""
+        snapshot = self._configuration.current()
+        return snapshot is not None and self._signed_with != snapshot.keys.lease
+
     def routes_elsewhere(self) -> bool:
         """Whether other pods are routed to than the last statement says."""
         return self._said_pods != self._routable()
@@ -128,7 +135,7 @@ class GatewayLease:
         if snapshot is None:
             raise SpecError(f"no configuration is in force ({self._configuration.fault}); see /readyz")
         statement = self._statement(snapshot, tick)
-        self._said_marks, self._said_pods = statement.acknowledged, statement.routable
+        self._said_marks, self._said_pods, self._signed_with = statement.acknowledged, statement.routable, snapshot.keys.lease
         spec = FenceLeaseSpec(
             holder=GATEWAY,
             pod=self._pod.name,

@@ -134,8 +134,8 @@ class Gateway:
         self._tell()
 
     def _tell(self) -> None:
-        """Have written at once what is acknowledged since the last statement."""
-        if self._lease is not None and self._lease[0].acknowledges_more():
+        """Have written at once what is acknowledged since the last statement, and that a new key is here."""
+        if self._lease is not None and (self._lease[0].acknowledges_more() or self._lease[0].signs_otherwise()):
             self._lease[1].hurry()
 
     async def _keep_fresh(self) -> None:

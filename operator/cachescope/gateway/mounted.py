@@ -56,8 +56,8 @@ class LastGood(Generic[Raw, Good]):
             if raw != self._seen:
                 self._seen = raw
                 self.value, self.fault = self._parse(raw), ""
-        except OSError as error:
-            # A file that vanished while it was replaced: what is there next time is read anew.
+        except (OSError, UnicodeDecodeError) as error:
+            # A file that vanished while it was replaced, or is no text: what is there next time is read anew.
             self._seen, self.fault = None, str(error)
         except (CacheScopeError, ValueError, RecursionError) as error:
             self.fault = str(error)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from cachescope.core.errors import SpecError
-from cachescope.core.keys import KEY_BYTES, Key, KeyRing
+from cachescope.core.keys import Key, KeyRing, read_key
 
 _LOG = logging.getLogger(__name__)
 _RELOAD_AFTER_MS = 1000
@@ -58,11 +58,5 @@ def read_keys(folder: Path) -> KeyRing | None:
 
 
 def _read_key(path: Path) -> Key:
-    try:
-        secret = bytes.fromhex(path.read_text("ascii").strip())
-    except ValueError:
-        secret = b""
-    if len(secret) != KEY_BYTES:
-        # The content stays out of the message, and so does the original error, which quotes it.
-        raise SpecError(f"the key file {path.name} does not hold {2 * KEY_BYTES} hexadecimal digits; write the Secret again")
-    return Key(path.name, secret)
+    # What is no text becomes one that is no key: an error of the decoder would quote it.
+    return read_key(path.name, path.read_text("ascii", "replace"))

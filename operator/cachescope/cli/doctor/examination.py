@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from cachescope.cli.doctor import fences, installation, key_namespace, leases, resources
+from cachescope.cli.doctor import fences, installation, key_namespace, leases, resources, root_keys
 from cachescope.cli.doctor.findings import Finding, failed
 from cachescope.cli.doctor.observed import Observed
 
@@ -24,4 +24,5 @@ def examine(observed: Observed, trusted: Collection[str] = ()) -> list[Finding]:
         *resources.check(observed),
         *leases.check(observed),
         *fences.check(observed),
+        *root_keys.check(observed),
     ]
