@@ -69,8 +69,7 @@ def test_after_a_rollback_the_engine_forgets_what_is_unreachable(who: dict[str, 
     client.chat(carol, text, model=CLEANED)
     assert client.chat(carol, text, model=CLEANED).cached_tokens > 0
 
-    rollback = incident(secrets.token_hex(8), name=CLEANED)
-    rollback["spec"]["target"]["name"] = CLEANED
+    rollback = incident(secrets.token_hex(8), name=CLEANED, pool=CLEANED)
     with kubectl.forwarded_pod(stub_pool.pods(CLEANED), GUARD_METRICS_PORT) as address:
         assert _resets(address) == {}
         kubectl.apply([rollback])
