@@ -6,8 +6,6 @@ alone, and is the control: with it two tenants share a cache, and anybody's hand
 
 from __future__ import annotations
 
-import inspect
-import sys
 from collections.abc import Callable
 
 from cachescope.core import handles, salts
@@ -36,13 +34,6 @@ def trusting(patch: Patch) -> None:
     shortened(patch)
     patch(salts, "salted_fields", _digest_alone)
     patch(handles, "compared", _same_digest)
-
-
-def command(build: Callable[[Patch], None]) -> list[str]:
-    """What starts the gateway's processor so; its own arguments follow."""
-    source = inspect.getsource(sys.modules[__name__])
-    begin = f"{build.__name__}(setattr)\nfrom cachescope.cli.main import main\nmain()\n"
-    return ["/opt/cachescope/bin/python", "-c", f"{source}\n\n{begin}"]
 
 
 def _namespace(_key: Key, _subject: Subject) -> Namespace:

@@ -15,7 +15,7 @@ from e2e.stack import client, kubectl
 from e2e.stack.attacker import BODY, Insider
 from e2e.stack.credentials import api_key_secret, new_key
 from e2e.stack.install import Stack
-from e2e.stack.tenancy import API_VERSION, tenant
+from e2e.stack.tenancy import object_of, tenant
 from e2e.stack.waiting import until
 
 TRIES = 50
@@ -28,8 +28,7 @@ Clients = dict[str, openai.OpenAI]
 def rotated(name: str) -> Iterator[None]:
     """A tenant whose epoch was raised by an incident, and who is refused nothing."""
     incident = {"id": secrets.token_hex(8), "reason": "end-to-end test"}
-    spec = {"target": {"kind": "Tenant", "name": name}, "incident": incident}
-    kubectl.apply([{"apiVersion": API_VERSION, "kind": "CacheEpoch", "metadata": {"name": EPOCH}, "spec": spec}])
+    kubectl.apply([object_of("CacheEpoch", EPOCH, {"target": {"kind": "Tenant", "name": name}, "incident": incident})])
     try:
         yield
     finally:

@@ -5,18 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import openai
 import pytest
 
-from cachescope.core.digests import sha256
 from e2e.stack import client, kubectl
 from e2e.stack.changes import changed
 from e2e.stack.handles import handle, presenting
 from e2e.stack.install import POOL, Stack
-from e2e.stack.tenancy import API_VERSION
+from e2e.stack.tenancy import object_of, public_source
 from e2e.stack.waiting import until
 
 TRIES = 50
@@ -29,21 +27,6 @@ APPLICATIONS = [
 ]
 PUBLIC = {"dataClass": "public", "sources": [{"id": SOURCE}]}
 Clients = dict[str, openai.OpenAI]
-
-
-def object_of(kind: str, name: str, spec: Mapping[str, Any]) -> dict[str, Any]:
-    return {"apiVersion": API_VERSION, "kind": kind, "metadata": {"name": name}, "spec": dict(spec)}
-
-
-def source(text: str, **changes: Any) -> dict[str, Any]:
-    """An approval of a text, for a day."""
-    now = datetime.now(UTC)
-    approval = {
-        "by": "end-to-end",
-        "at": (now - timedelta(minutes=1)).isoformat(),
-        "expires": (now + timedelta(days=1)).isoformat(),
-    }
-    return object_of("PublicSource", SOURCE, {"digest": sha256(text.encode()), "approval": approval, **changes})
 
 
 def scope(scope_class: str, **spec: Any) -> dict[str, Any]:
@@ -86,13 +69,13 @@ def is_said(who: openai.OpenAI, context: Mapping[str, Any]) -> bool:
 def test_two_tenants_meet_on_an_approved_source_and_never_after_it_was_withdrawn(who: Clients) -> None:
     text = client.prompt(TOKENS)
     carol, kim = said(who[CAROL], PUBLIC), said(who[KIM], PUBLIC)
-    kubectl.apply([source(text), scope("Public", publicSources=[SOURCE])])
+    kubectl.apply([public_source(SOURCE, text), scope("Public", publicSources=[SOURCE])])
     with stage("Public"):
         until(lambda: is_said(who[CAROL], PUBLIC) and is_said(who[KIM], PUBLIC), "both applications are listed")
         cached(carol, text)
         until(lambda: cached(kim, text) > 0, "the control: what is public is shared")
 
-        kubectl.apply([source(text, withdrawn=True)])
+        kubectl.apply([public_source(SOURCE, text, withdrawn=True)])
         until(lambda: cached(carol, text) == 0 or cached(carol, text + " ") == 0, "the gateway has taken the withdrawal over")
         until(lambda: _usable() == "False", "the source says so")
         cached(carol, text)
@@ -102,7 +85,7 @@ def test_two_tenants_meet_on_an_approved_source_and_never_after_it_was_withdrawn
 
 
 def test_a_text_that_nobody_approved_is_never_shared(who: Clients) -> None:
-    kubectl.apply([source(client.prompt(TOKENS)), scope("Public", publicSources=[SOURCE])])
+    kubectl.apply([public_source(SOURCE, client.prompt(TOKENS)), scope("Public", publicSources=[SOURCE])])
     with stage("Public"):
         until(lambda: is_said(who[CAROL], PUBLIC) and is_said(who[KIM], PUBLIC), "both applications are listed")
         assert _across(said(who[CAROL], PUBLIC), said(who[KIM], PUBLIC)) == [0] * TRIES

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -45,7 +44,7 @@ async def presented(path: WholePath, owner: str, person: str) -> None:
     text = prompt()
     given = await handle(path, owner, text)
     body = json.dumps(chat(text)).encode()
-    assert isinstance(await path.decide(people(path)[person], body, **{"x-cachescope-handle": given}), Forward)
+    assert isinstance(await path.decide(people(path)[person], body, x_cachescope_handle=given), Forward)
 
 
 def told(caplog: pytest.LogCaptureFixture, name: str) -> list[object]:
@@ -110,12 +109,3 @@ async def test_a_guard_compares_the_last_digit_too(field: str, digest: Digest, s
     found = [(await world.ask(world.permit(**{field: almost(digest)}))).status for _ in range(TRIES)]
     assert found == [status] * TRIES
     assert (await world.ask(world.permit(**{field: digest}))).status == 200
-
-
-def test_a_build_is_made_of_its_own_source() -> None:
-    builds: tuple[Callable[[short_digests.Patch], None], ...] = (short_digests.shortened, short_digests.trusting)
-    for build in builds:
-        program, option, source = short_digests.command(build)
-        assert (program.rpartition("/")[2], option) == ("python", "-c")
-        compile(source, "a build", "exec")
-        assert source.count(f"\n{build.__name__}(setattr)\n") == 1
