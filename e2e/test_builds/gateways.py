@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,12 +10,11 @@ from typing import Any
 
 import openai
 
-from e2e.stack import client, kubectl
+from e2e.stack import client, decisions, kubectl
 from e2e.stack.changes import changed
 from e2e.stack.install import GATEWAY, GATEWAY_PODS, GATEWAY_PORT, Stack
 
 PROGRAM = "/opt/cachescope/bin/python"
-CONTAINER = "processor"
 
 Patch = Callable[[object, str, object], None]
 """Puts something in the place of an attribute; `setattr`, where it need not be undone."""
@@ -48,9 +46,7 @@ class Built:
 
     def forwarded(self) -> list[dict[str, Any]]:
         """Its audit lines of requests that it forwarded."""
-        logged = kubectl.run("logs", self.pod["metadata"]["name"], "-c", CONTAINER, "--tail=-1").splitlines()
-        found = [json.loads(line) for line in logged if line.startswith("{")]
-        return [line for line in found if line["event"] == "forwarded"]
+        return decisions.forwarded(self.pod["metadata"]["name"])
 
 
 @contextmanager
@@ -59,7 +55,7 @@ def gateways(stack: Stack, build: Build) -> Iterator[Built]:
 
     def change(deployment: dict[str, Any]) -> None:
         containers = deployment["spec"]["template"]["spec"]["containers"]
-        next(each for each in containers if each["name"] == CONTAINER)["command"] = command(build)
+        next(each for each in containers if each["name"] == decisions.CONTAINER)["command"] = command(build)
 
     try:
         with changed("deployment", GATEWAY, change):
