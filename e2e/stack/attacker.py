@@ -77,7 +77,7 @@ class Insider:
         answer = self.post(body, self.permit(body))
         if answer.status_code != 200:
             raise ValueError(f"the engine answered {answer.status_code}: {answer.text}; the permit is valid, so look at the engine")
-        details = answer.json()["usage"]["prompt_tokens_details"]
+        details = answer.json()["usage"].get("prompt_tokens_details")
         return int((details or {}).get("cached_tokens") or 0)
 
     def statement(self) -> Statement:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -15,8 +16,8 @@ from cachescope.gateway.key_sets import ProviderKeySets
 from cachescope.kube.rest import Rest
 from cachescope.kube.watched import Name
 from e2e.test_builds import stalled_watch
-from tests.integration.followed_installation import AUTHORIZATION, POOL, Installation
-from tests.integration.following import namespace, rest, running, until
+from tests.integration.followed_installation import AUTHORIZATION, Installation
+from tests.integration.following import SECONDS, namespace, rest, running, until
 
 __all__ = ["namespace", "rest"]
 
@@ -60,17 +61,21 @@ async def acknowledges(live: Installation, head: Ledger) -> bool:
     return statement.acknowledged.get(authorization_key(live.namespace)) == head.mark
 
 
+async def acknowledged(live: Installation, head: Ledger) -> None:
+    """Wait until the gateway's lease acknowledges it."""
+    async with asyncio.timeout(SECONDS):
+        while not await acknowledges(live, head):  # noqa: ASYNC110 - the API server has no event of ours to wait for
+            await asyncio.sleep(0.02)
+
+
 async def test_what_a_silent_watch_does_not_show_is_listed_before_anything_is_acknowledged(
     live: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stalled_watch.silent(monkeypatch.setattr)
     head = await withdraw(live)
-    await until(lambda: withdrawn(live) or live.gateway.standing.in_force() is None)
-    await until(lambda: live.gateway.standing.in_force() is not None)
+    await acknowledged(live, head)
     assert withdrawn(live)
-    while not await acknowledges(live, head):
-        pass
-    assert live.state().pool == POOL
+    assert live.gateway.standing.in_force() is not None
 
 
 async def test_who_cannot_know_what_was_withdrawn_issues_and_acknowledges_nothing(
@@ -90,7 +95,6 @@ async def test_the_control_who_believes_its_watch_acknowledges_what_it_does_not_
 ) -> None:
     stalled_watch.believing(monkeypatch.setattr)
     head = await withdraw(live)
-    while not await acknowledges(live, head):
-        pass
+    await acknowledged(live, head)
     assert not withdrawn(live), "a leak"
     assert live.gateway.standing.in_force() is not None
