@@ -23,17 +23,25 @@ PATH = "/v1/chat/completions"
 # The forward is started again within a second or two; see e2e/stack/forwarding.py.
 TRIES = 30
 PAUSE = 0.2
-BODY = json.dumps({"model": "tiny", "max_tokens": 1, "messages": [{"role": "user", "content": "hello"}]}).encode()
 
 
-def send(url: str, body: bytes, headers: dict[str, str]) -> httpx.Response:
+def chat_body(text: str, *, model: str, salt: str | None = None) -> bytes:
+    """A chat request as an engine gets it, with the salt if there is one."""
+    asked = {"model": model, "max_tokens": 1, "messages": [{"role": "user", "content": text}]}
+    return json.dumps(asked if salt is None else {**asked, "cache_salt": salt}).encode()
+
+
+BODY = chat_body("hello", model="tiny")
+
+
+def send(url: str, body: bytes, headers: dict[str, str], *, method: str = "POST") -> httpx.Response:
     """Send a request through a forwarded port, again if its answer was lost.
 
     A server may answer before it has read the whole request and then close; a forwarded port can lose such an answer.
     """
     for _ in range(TRIES):
         try:
-            return httpx.post(url, content=body, headers=headers, timeout=60)
+            return httpx.request(method, url, content=body, headers=headers, timeout=60)
         except (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError, httpx.ConnectError) as error:
             lost = error
             time.sleep(PAUSE)
@@ -58,6 +66,19 @@ class Insider:
         """Send a request straight to the engine."""
         headers = {"content-type": "application/json"} | ({PERMIT_HEADER: permit} if permit else {})
         return send(f"http://{self.address}{path}", body, headers)
+
+    def found(self, text: str, salt: str | None) -> int:
+        """How many tokens of a prompt the engine has under a salt, or without one; from now on it has all of them.
+
+        Raises:
+            ValueError: The request was not served, or the engine does not say.
+        """
+        body = chat_body(text, model=self.stack.pool.spec.model.name, salt=salt)
+        answer = self.post(body, self.permit(body))
+        if answer.status_code != 200:
+            raise ValueError(f"the engine answered {answer.status_code}: {answer.text}; the permit is valid, so look at the engine")
+        details = answer.json()["usage"].get("prompt_tokens_details")
+        return int((details or {}).get("cached_tokens") or 0)
 
     def statement(self) -> Statement:
         """The guard's statement now."""

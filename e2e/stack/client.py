@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import secrets
 import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import TypeVar
 
 import openai
 
 MODEL = "tiny"
+AT_ONCE = 8
 # A forwarded port can lose an answer and is back within a second or two; the client waits 0.5 s, then longer.
 RETRIES = 4
 _SENTENCE = "The quick brown fox jumps over the lazy dog, and the cache remembers nothing of it. "
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -62,8 +69,19 @@ def chat(who: openai.OpenAI, text: str, **extra: object) -> Measured:
     return Measured(usage.prompt_tokens, cached or 0, first)
 
 
-def wait_routable(who: openai.OpenAI, seconds: float = 120) -> None:
-    """Wait until the gateway has found a guarded engine and answers.
+def found(who: openai.OpenAI, texts: Iterable[str], **extra: object) -> list[int]:
+    """How many tokens of each prompt the engine has for somebody; several are asked at once, each once."""
+    return at_once(lambda text: chat(who, text, **extra).cached_tokens, texts)
+
+
+def at_once(function: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
+    """What a function makes of each of some items, several of them at the same time; in the items' order."""
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        return list(pool.map(function, items))
+
+
+def wait_routable(who: openai.OpenAI, seconds: float = 120, **extra: object) -> None:
+    """Wait until the gateway has found a guarded engine and answers; `extra` names another pool's `model`.
 
     Raises:
         TimeoutError: It does not within that time.
@@ -71,7 +89,7 @@ def wait_routable(who: openai.OpenAI, seconds: float = 120) -> None:
     deadline = time.monotonic() + seconds
     while True:
         try:
-            chat(who, "hello")
+            chat(who, "hello", **extra)
         except openai.APIError as error:
             if time.monotonic() > deadline:
                 raise TimeoutError(f"the pool is not routable: {error}; see the gateway's /readyz") from error

@@ -7,20 +7,23 @@ import json
 import secrets
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 from cachescope.api.documents import parse
 from cachescope.api.pools import ServingPool
 from cachescope.core.epochs import target_name
-from cachescope.core.keys import KeyRing, root_ring, target_key
+from cachescope.core.keys import KeyRing
 from cachescope.core.labels import COMPONENT_LABEL, PART_OF_LABEL, POOL_LABEL, ROOT_KEYS_SECRET
 from cachescope.core.ledger_documents import parse_ledger
 from cachescope.core.ledgers import AUTHORIZATION_HEAD, Ledger
 from cachescope.core.types import Epoch, TargetKind, TargetName
+from cachescope.gateway.authorizations import Authorization, PoolState
+from cachescope.gateway.keys import GatewayKeys, parse_keys
 from e2e.stack import helm, kubectl
 from e2e.stack.credentials import Credentials, load
+from e2e.stack.forging import Forger
 from e2e.stack.kubectl import NAMESPACE
 from e2e.stack.paths import CHARTS, EXAMPLES, ROOT, STATE
 from e2e.stack.waiting import until
@@ -43,35 +46,57 @@ class Stack:
     Attributes:
         images: Images that were built, by name.
         credentials: Its people's secrets.
+        pool_name: The pool that is meant; the demo's by default.
     """
 
     images: dict[str, str]
     credentials: Credentials
+    pool_name: str = POOL
+
+    def with_pool(self, name: str) -> Stack:
+        """The same installation, where another pool is meant."""
+        return replace(self, pool_name=name)
 
     @cached_property
     def pool(self) -> ServingPool:
-        """The demo's pool, as the API server has it."""
-        return parse(ServingPool, kubectl.get("servingpool", POOL), "the API server")
+        """The pool, as the API server has it."""
+        return parse(ServingPool, kubectl.get("servingpool", self.pool_name), "the API server")
 
     @property
     def ledger(self) -> Ledger:
         """What stands for the pool."""
-        return parse_ledger(kubectl.get("epochledger", POOL)["spec"])
+        return _ledger(self.pool_name)
 
     @property
     def authorization(self) -> Ledger:
         """What changed lately for tenants and principals."""
-        return parse_ledger(kubectl.get("epochledger", AUTHORIZATION_HEAD)["spec"])
+        return _ledger(AUTHORIZATION_HEAD)
+
+    @property
+    def state(self) -> PoolState:
+        """What stands for requests to the pool, as gateways know it."""
+        head = self.authorization
+        return PoolState(self.ledger, Authorization(head, {name: _ledger(name) for name in head.shards}))
 
     @property
     def pool_target(self) -> TargetName:
         """Name of the pool's epoch target."""
-        return target_name(target_key(self._root_texts), TargetKind.POOL, self.pool.uid)
+        return target_name(self.keys.targets, TargetKind.POOL, self.pool.uid)
+
+    @cached_property
+    def keys(self) -> GatewayKeys:
+        """The gateways' keys, which no client has and no engine: for the positive control of an attack."""
+        data = kubectl.get("secret", ROOT_KEYS_SECRET)["data"]
+        return parse_keys({name: base64.b64decode(text).decode() for name, text in data.items()})
 
     @property
     def root_keys(self) -> KeyRing:
-        """The installation's root keys, which no client has and no engine: for the positive control of an attack."""
-        return root_ring(self._root_texts)
+        """The root keys among them."""
+        return self.keys.root
+
+    def forger(self) -> Forger:
+        """Makes salts of the pool, by what stands for it now."""
+        return Forger(self.keys, self.pool, self.state)
 
     def pool_epoch(self) -> Epoch:
         """The pool's epoch that stands."""
@@ -80,7 +105,7 @@ class Stack:
     def raise_pool_epoch(self) -> Ledger:
         """Roll the pool's epoch forward, by an incident that was not there before."""
         before = self.pool_epoch()
-        kubectl.apply([incident(secrets.token_hex(8))])
+        kubectl.apply([incident(secrets.token_hex(8), pool=self.pool_name)])
         until(lambda: self.pool_epoch() > before, "the ledger has the incident's epoch")
         return self.ledger
 
@@ -97,11 +122,6 @@ class Stack:
         values = {f"images.{name}.repository": repository for name, (repository, _, _) in named.items()}
         values |= {f"images.{name}.tag": tag for name, (_, _, tag) in named.items()}
         return ["-f", str(EXAMPLES / "demo-values.yaml"), *helm.set_options(values)]
-
-    @cached_property
-    def _root_texts(self) -> dict[str, str]:
-        data = kubectl.get("secret", ROOT_KEYS_SECRET)["data"]
-        return {name: base64.b64decode(text).decode() for name, text in data.items()}
 
 
 def prepare() -> Stack:
@@ -146,7 +166,11 @@ def namespace(name: str, **labels: str) -> None:
     kubectl.apply([{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": marks}}])
 
 
-def incident(incident_id: str, name: str = "end-to-end") -> dict[str, Any]:
-    """A CacheEpoch that rolls the pool forward once."""
-    spec = {"target": {"kind": "ServingPool", "name": POOL}, "incident": {"id": incident_id, "reason": "end-to-end test"}}
+def _ledger(name: str) -> Ledger:
+    return parse_ledger(kubectl.get("epochledger", name)["spec"])
+
+
+def incident(incident_id: str, name: str = "end-to-end", *, pool: str = POOL) -> dict[str, Any]:
+    """A CacheEpoch that rolls a pool forward once."""
+    spec = {"target": {"kind": "ServingPool", "name": pool}, "incident": {"id": incident_id, "reason": "end-to-end test"}}
     return {"apiVersion": "cachescope.dev/v1alpha1", "kind": "CacheEpoch", "metadata": {"name": name}, "spec": spec}

@@ -1,8 +1,12 @@
-"""Small resources for tests beside the demo's: pools without engines, tenants with a key."""
+"""Small resources for tests beside the demo's: pools without engines, tenants with a key, approved texts."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
 from typing import Any
+
+from cachescope.core.digests import sha256
 
 API_VERSION = "cachescope.dev/v1alpha1"
 
@@ -17,10 +21,26 @@ def pool(name: str, *, model: str | None = None, allowed: dict[str, Any] | None 
     }
     if allowed:
         spec["allowedTenants"] = {"namespaces": {"from": "Selector", "matchLabels": allowed}}
-    return {"apiVersion": API_VERSION, "kind": "ServingPool", "metadata": {"name": name}, "spec": spec}
+    return object_of("ServingPool", name, spec)
 
 
 def tenant(name: str, *secret_names: str) -> dict[str, Any]:
     """A Tenant that is known by API keys."""
     spec = {"identities": {"apiKeys": [{"secretName": secret} for secret in secret_names]}}
-    return {"apiVersion": API_VERSION, "kind": "Tenant", "metadata": {"name": name}, "spec": spec}
+    return object_of("Tenant", name, spec)
+
+
+def public_source(name: str, text: str, **changes: Any) -> dict[str, Any]:  # noqa: ANN401 - fields of any kind
+    """A text that somebody approved for a day; `changes` are other fields of its spec."""
+    now = datetime.now(UTC)
+    approval = {
+        "by": "end-to-end",
+        "at": (now - timedelta(minutes=1)).isoformat(),
+        "expires": (now + timedelta(days=1)).isoformat(),
+    }
+    return object_of("PublicSource", name, {"digest": sha256(text.encode()), "approval": approval, **changes})
+
+
+def object_of(kind: str, name: str, spec: Mapping[str, Any]) -> dict[str, Any]:
+    """An object of one of our kinds."""
+    return {"apiVersion": API_VERSION, "kind": kind, "metadata": {"name": name}, "spec": dict(spec)}

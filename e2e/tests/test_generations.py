@@ -5,15 +5,13 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Iterator
-from typing import Any
 
 import httpx2 as httpx
 import openai
 import pytest
-import yaml
 
 from cachescope.core.labels import GUARD_METRICS_PORT
-from e2e.stack import client, kubectl, stub_pool
+from e2e.stack import client, kubectl, stub_pool, vllm_pool
 from e2e.stack.attacker import BODY, Insider
 from e2e.stack.install import READY_SECONDS, Stack, incident
 from e2e.stack.waiting import until
@@ -41,18 +39,11 @@ def test_an_old_generation_is_never_used(stack: Stack, who: dict[str, openai.Ope
     assert client.chat(carol, texts[1]).cached_tokens > 0
 
 
-def _like_the_demos(stack: Stack) -> dict[str, Any]:
-    """The demo's pool under another name, whose engine is cleaned up after fences."""
-    pool: dict[str, Any] = next(item for item in yaml.safe_load_all(stack.quickstart()) if item["kind"] == "ServingPool")
-    pool["metadata"]["name"] = pool["spec"]["model"]["name"] = CLEANED
-    pool["spec"]["resources"]["requests"] = {"cpu": "100m", "memory": "1Gi"}
-    pool["spec"]["fence"] = {"cleanup": "Reset"}
-    return pool
-
-
 @pytest.fixture
 def cleaned(stack: Stack) -> Iterator[None]:
-    kubectl.apply([_like_the_demos(stack)])
+    pool = vllm_pool.document(stack, CLEANED)  # whose engine is cleaned up after fences
+    pool["spec"]["fence"] = {"cleanup": "Reset"}
+    kubectl.apply([pool])
     until(lambda: stub_pool.is_ready(CLEANED), f"the pool {CLEANED} is Ready", READY_SECONDS)
     yield
     kubectl.run("delete", "servingpool", CLEANED, "--wait=true", "--timeout=60s")
@@ -69,8 +60,7 @@ def test_after_a_rollback_the_engine_forgets_what_is_unreachable(who: dict[str, 
     client.chat(carol, text, model=CLEANED)
     assert client.chat(carol, text, model=CLEANED).cached_tokens > 0
 
-    rollback = incident(secrets.token_hex(8), name=CLEANED)
-    rollback["spec"]["target"]["name"] = CLEANED
+    rollback = incident(secrets.token_hex(8), name=CLEANED, pool=CLEANED)
     with kubectl.forwarded_pod(stub_pool.pods(CLEANED), GUARD_METRICS_PORT) as address:
         assert _resets(address) == {}
         kubectl.apply([rollback])

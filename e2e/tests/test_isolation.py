@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from typing import Any
 
 import openai
@@ -13,7 +11,6 @@ from e2e.demo.cases import BLOCK_TOKENS, LEAST_HIT
 from e2e.stack import client
 
 TRIES = 50
-AT_ONCE = 8
 # Two full blocks; the measured reuse of a long prefix has its own test.
 TRY_TOKENS = 300
 Clients = dict[str, openai.OpenAI]
@@ -71,7 +68,5 @@ def test_headers_do_not_choose_a_cache(who: Clients) -> None:
 def _cached_by_second(who: Clients, pair: tuple[str, str], tries: int = TRIES, extra: dict[str, Any] | None = None) -> list[int]:
     """What the second of a pair finds of prompts that the first has sent, every prompt new."""
     texts = [client.prompt(TRY_TOKENS) for _ in range(tries)]
-    first, second = (partial(client.chat, who[name], **(extra or {})) for name in pair)
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        list(pool.map(first, texts))
-        return [measured.cached_tokens for measured in pool.map(second, texts)]
+    client.found(who[pair[0]], texts, **(extra or {}))
+    return client.found(who[pair[1]], texts, **(extra or {}))

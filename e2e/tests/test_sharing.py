@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import httpx2 as httpx
 import openai
 import pytest
 
-from cachescope.core.digests import sha256
 from e2e.stack import client, kubectl
 from e2e.stack.changes import changed
+from e2e.stack.handles import handle, presenting
 from e2e.stack.install import POOL, Stack
-from e2e.stack.tenancy import API_VERSION
+from e2e.stack.tenancy import object_of, public_source
 from e2e.stack.waiting import until
 
 TRIES = 50
@@ -30,21 +27,6 @@ APPLICATIONS = [
 ]
 PUBLIC = {"dataClass": "public", "sources": [{"id": SOURCE}]}
 Clients = dict[str, openai.OpenAI]
-
-
-def object_of(kind: str, name: str, spec: Mapping[str, Any]) -> dict[str, Any]:
-    return {"apiVersion": API_VERSION, "kind": kind, "metadata": {"name": name}, "spec": dict(spec)}
-
-
-def source(text: str, **changes: Any) -> dict[str, Any]:
-    """An approval of a text, for a day."""
-    now = datetime.now(UTC)
-    approval = {
-        "by": "end-to-end",
-        "at": (now - timedelta(minutes=1)).isoformat(),
-        "expires": (now + timedelta(days=1)).isoformat(),
-    }
-    return object_of("PublicSource", SOURCE, {"digest": sha256(text.encode()), "approval": approval, **changes})
 
 
 def scope(scope_class: str, **spec: Any) -> dict[str, Any]:
@@ -87,13 +69,13 @@ def is_said(who: openai.OpenAI, context: Mapping[str, Any]) -> bool:
 def test_two_tenants_meet_on_an_approved_source_and_never_after_it_was_withdrawn(who: Clients) -> None:
     text = client.prompt(TOKENS)
     carol, kim = said(who[CAROL], PUBLIC), said(who[KIM], PUBLIC)
-    kubectl.apply([source(text), scope("Public", publicSources=[SOURCE])])
+    kubectl.apply([public_source(SOURCE, text), scope("Public", publicSources=[SOURCE])])
     with stage("Public"):
         until(lambda: is_said(who[CAROL], PUBLIC) and is_said(who[KIM], PUBLIC), "both applications are listed")
         cached(carol, text)
         until(lambda: cached(kim, text) > 0, "the control: what is public is shared")
 
-        kubectl.apply([source(text, withdrawn=True)])
+        kubectl.apply([public_source(SOURCE, text, withdrawn=True)])
         until(lambda: cached(carol, text) == 0 or cached(carol, text + " ") == 0, "the gateway has taken the withdrawal over")
         until(lambda: _usable() == "False", "the source says so")
         cached(carol, text)
@@ -103,7 +85,7 @@ def test_two_tenants_meet_on_an_approved_source_and_never_after_it_was_withdrawn
 
 
 def test_a_text_that_nobody_approved_is_never_shared(who: Clients) -> None:
-    kubectl.apply([source(client.prompt(TOKENS)), scope("Public", publicSources=[SOURCE])])
+    kubectl.apply([public_source(SOURCE, client.prompt(TOKENS)), scope("Public", publicSources=[SOURCE])])
     with stage("Public"):
         until(lambda: is_said(who[CAROL], PUBLIC) and is_said(who[KIM], PUBLIC), "both applications are listed")
         assert _across(said(who[CAROL], PUBLIC), said(who[KIM], PUBLIC)) == [0] * TRIES
@@ -148,34 +130,45 @@ def test_a_narrower_scope_reaches_nothing_of_before(who: Clients) -> None:
     assert [cached(who[DAN], text) for text in texts[1:]] == [0] * (TRIES - 1)
 
 
+def test_another_revision_of_the_policy_reaches_nothing_of_before(who: Clients) -> None:
+    texts = [client.prompt(TOKENS) for _ in range(TRIES)]
+    kubectl.apply([scope("Tenant")])
+    until(lambda: is_said(who[CAROL], {}), "the scope is in force")
+    client.found(who[CAROL], texts)
+    assert min(client.found(who[DAN], texts)) > 0, "the control: the tenant shares"
+    alice = [client.prompt(TOKENS) for _ in range(5)]
+    client.found(who["red-alice"], alice)
+    kubectl.apply([scope("Tenant", applications=APPLICATIONS[:1])])
+    until(lambda: cached(who[CAROL], texts[0]) == 0, "its next revision is in force")
+    assert client.found(who[DAN], texts[1:]) == [0] * (TRIES - 1)
+    assert min(client.found(who[CAROL], texts[1:])) > 0, "the control: under it the tenant shares as before"
+    assert min(client.found(who["red-alice"], alice)) > 0, "the control: nobody else's policy has another revision"
+
+
 def test_somebody_elses_handle_changes_nothing(stack: Stack, gateway: str, who: Clients) -> None:
     texts = [client.prompt(TOKENS) for _ in range(TRIES)]
-    red = [_handle(gateway, stack.credentials.api_keys["red-alice"], text) for text in texts]
+    red = [handle(gateway, stack.credentials.api_keys["red-alice"], text) for text in texts]
     for text in texts:
         cached(who["red-alice"], text)
-    with_handles = [who[CAROL].with_options(default_headers={"x-cachescope-handle": handle}) for handle in red]
+    with_handles = [presenting(who[CAROL], each) for each in red]
     assert [cached(each, text) for each, text in zip(with_handles, texts, strict=True)] == [0] * TRIES
-    own = who["red-alice"].with_options(default_headers={"x-cachescope-handle": red[0]})
-    assert cached(own, texts[0]) > 0, "the control: its owner finds what it names"
+    assert cached(presenting(who["red-alice"], red[0]), texts[0]) > 0, "the control: its owner finds what it names"
 
 
-def test_the_very_salt_of_another_tenant_helps_nobody(stack: Stack, who: Clients) -> None:
-    """Whatever looks like a salt, in every place where an engine might look for one; unit tests send the real one."""
-    likely = base64.urlsafe_b64encode(bytes.fromhex(sha256(stack.pool.uid.encode())[7:])).rstrip(b"=").decode()
-    extra = {
-        "cache_salt": likely,
-        "extra_key": likely,
-        "nvext": {"cache_salt": likely},
-        "prompt_cache_key": likely,
-        "session_id": likely,
-    }
-    headers = {"x-cache-salt": likely, "x-tenant-id": "red", "x-cachescope-permit": likely, "x-cachescope-salt": likely}
-    texts = [client.prompt(TOKENS) for _ in range(TRIES)]
-    alice, carol = (who[name].with_options(default_headers=headers) for name in ("red-alice", CAROL))
-    for text in texts:
-        client.chat(alice, text, **extra)
-    assert [client.chat(carol, text, **extra).cached_tokens for text in texts] == [0] * TRIES
-    assert client.chat(alice, texts[0], **extra).cached_tokens > 0
+def test_two_tenants_with_the_same_template_share_nothing_of_it(who: Clients) -> None:
+    """Byte for byte what everybody may send, and no source that somebody approved: each tenant has it for itself."""
+    templates = [client.prompt(TOKENS) for _ in range(TRIES)]
+
+    def sent(name: str, template: str, question: str) -> int:
+        messages = [{"role": "system", "content": template}, {"role": "user", "content": question}]
+        return client.chat(who[name], "", messages=messages).cached_tokens
+
+    client.at_once(lambda template: sent(CAROL, template, "What does it cost?"), templates)
+    assert client.at_once(lambda template: sent(KIM, template, "What does it cost?"), templates) == [0] * TRIES
+    assert client.at_once(lambda template: sent("red-alice", template, "Who are you?"), templates) == [0] * TRIES
+    assert min(client.at_once(lambda template: sent(DAN, template, "Who are you?"), templates)) > 0, (
+        "the control: within the tenant"
+    )
 
 
 def _usable() -> str:
@@ -198,15 +191,3 @@ def _across(first: openai.OpenAI, second: openai.OpenAI, tries: int = TRIES) -> 
         cached(first, text)
         found.append(cached(second, text))
     return found
-
-
-def _handle(gateway: str, key: str, text: str) -> str:
-    body = {"model": POOL, "messages": [{"role": "user", "content": text}], "max_tokens": 2, "temperature": 0, "stream": True}
-    answer = httpx.post(
-        f"http://{gateway}/cachescope/v1/handles",
-        json={"path": "/v1/chat/completions", "body": body},
-        headers={"authorization": f"Bearer {key}"},
-        timeout=60,
-    )
-    assert answer.status_code == 200, answer.text
-    return str(answer.json()["handle"])
