@@ -6,7 +6,6 @@ import secrets
 import shutil
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import httpx2 as httpx
@@ -18,7 +17,7 @@ from cachescope.manifests.engine_command import LOCAL_PORT
 from e2e.faults import site
 from e2e.faults.scene import is_true, rollback_of
 from e2e.faults.site import Site
-from e2e.stack import kubectl, outage, stub_pool
+from e2e.stack import kubectl, outage, stub_pool, volumes
 from e2e.stack.paths import ROOT
 from e2e.stack.waiting import until
 
@@ -34,41 +33,21 @@ def fenced_site() -> Iterator[Site]:
     yield from site.shared()
 
 
-def _volume(name: str, folder: Path) -> list[dict[str, Any]]:
-    """A folder of this machine as a volume, and the claim that is bound to it alone."""
-    size, modes = {"storage": "1Mi"}, ["ReadOnlyMany"]
-    volume = {"capacity": size, "accessModes": modes, "storageClassName": "", "hostPath": {"path": str(folder)}}
-    claim = {"accessModes": modes, "storageClassName": "", "volumeName": name, "resources": {"requests": size}}
-    return [
-        {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name}, "spec": volume},
-        {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": BESIDE}, "spec": claim},
-    ]
-
-
-def _is_bound(place: Site) -> bool:
-    return bool(kubectl.get("pvc", BESIDE, namespace=place.namespace)["status"].get("phase") == "Bound")
-
-
 @pytest.fixture(scope="module")
 def pod(fenced_site: Site, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Address of the one pod of a pool whose guard is a sidecar."""
-    name, folder = f"cachescope-{secrets.token_hex(4)}", tmp_path_factory.mktemp("volume") / "model"
+    folder = tmp_path_factory.mktemp("volume") / "model"
     shutil.copytree(MODEL, folder)
-    folder.chmod(0o755)
     pool = stub_pool.document(BESIDE, image=fenced_site.images[stub_pool.IMAGE], args=("--token-seconds", "0.05"))
     pool["spec"] |= {"guard": {"mode": "Sidecar"}}
     pool["spec"]["model"]["source"] = {"persistentVolumeClaim": {"claimName": BESIDE}}
-    kubectl.apply(_volume(name, folder), fenced_site.namespace)
-    try:
-        # The scheduler looks again only after minutes at a pod whose claim was not bound.
-        until(lambda: _is_bound(fenced_site), f"the claim {BESIDE} is bound")
-        stub_pool.bring_up(pool, fenced_site.namespace)
-        (found,) = fenced_site.pods(stub_pool.pods(BESIDE))
-        yield str(found["status"]["podIP"])
-    finally:
-        kubectl.run("delete", "servingpool", BESIDE, "--wait=true", "--timeout=60s", namespace=fenced_site.namespace)
-        kubectl.run("delete", "pvc", BESIDE, "--wait=false", namespace=fenced_site.namespace)
-        kubectl.run("delete", "pv", name, "--wait=false")
+    with volumes.claimed(BESIDE, folder, fenced_site.namespace):
+        try:
+            stub_pool.bring_up(pool, fenced_site.namespace)
+            (found,) = fenced_site.pods(stub_pool.pods(BESIDE))
+            yield str(found["status"]["podIP"])
+        finally:
+            kubectl.run("delete", "servingpool", BESIDE, "--wait=true", "--timeout=60s", namespace=fenced_site.namespace)
 
 
 def _cached(who: openai.OpenAI, text: str) -> int:
