@@ -21,7 +21,7 @@ import pytest
 from cachescope.core.labels import ENGINE_PORT
 from cachescope.core.statements import Statement
 from e2e.demo.cases import BLOCK_TOKENS
-from e2e.stack import client, decisions, kubectl, model_volumes, outage, stub_pool, vllm_pool
+from e2e.stack import client, decisions, kubectl, model_files, outage, stub_pool, vllm_pool, volumes
 from e2e.stack.attacker import Insider, chat_body
 from e2e.stack.install import ENGINE_PODS, READY_SECONDS, Stack
 from e2e.stack.traffic import Traffic, flowing
@@ -46,7 +46,7 @@ def models(stack: Stack, gateway: str, tmp_path_factory: pytest.TempPathFactory)
     """The image's models in a folder of this machine."""
     folder = tmp_path_factory.mktemp("volume") / "models"
     folder.mkdir()
-    model_volumes.copied(kubectl.ready_pod(ENGINE_PODS)["metadata"]["name"], folder)
+    model_files.copied(kubectl.ready_pod(ENGINE_PODS)["metadata"]["name"], folder)
     shutil.copytree(folder / "tiny", folder / "tiny-a")
     return folder
 
@@ -57,7 +57,7 @@ def versions(stack: Stack, models: Path) -> Iterator[Stack]:
     pool = vllm_pool.document(stack, NAME)
     pool["spec"]["model"]["source"] = _source("tiny")
     pool["spec"]["engine"]["args"] += ["--num-gpu-blocks-override", str(BLOCKS)]
-    with model_volumes.claimed(NAME, models):
+    with volumes.claimed(NAME, models):
         kubectl.apply([pool])
         try:
             until(lambda: stub_pool.is_ready(NAME), f"the pool {NAME} is Ready", READY_SECONDS)
@@ -97,7 +97,7 @@ def test_a_restart_on_other_weights_under_the_same_path_brings_nothing_back(vers
     with _insider(versions) as insider:
         before = _version(insider)
         for file in _weights(_another(models)):
-            model_volumes.put(models / "tiny" / file.name, file.read_bytes())
+            model_files.put(models / "tiny" / file.name, file.read_bytes())
         kubectl.run("exec", _pod(), "-c", "engine", "--", "/bin/sh", "-c", "kill -TERM 1")
         until(lambda: _boot(insider) not in {"", before.statement.boot_id}, "the engine has restarted", READY_SECONDS)
         client.wait_routable(carol, READY_SECONDS, model=NAME)
@@ -226,4 +226,4 @@ def _prepare_next(models: Path) -> None:
     shutil.copytree(_another(models), models / "next")
     template = (models / "next" / TEMPLATE).read_bytes()
     assert template.count(OLD_END) == 1, template
-    model_volumes.put(models / "next" / TEMPLATE, template.replace(OLD_END, NEW_END))
+    model_files.put(models / "next" / TEMPLATE, template.replace(OLD_END, NEW_END))

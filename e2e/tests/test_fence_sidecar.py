@@ -17,7 +17,7 @@ from cachescope.manifests.engine_command import LOCAL_PORT
 from e2e.faults import site
 from e2e.faults.declarations import is_true, rollback_of
 from e2e.faults.site import Site
-from e2e.stack import kubectl, model_volumes, outage, stub_pool
+from e2e.stack import kubectl, outage, stub_pool, volumes
 from e2e.stack.paths import ROOT
 from e2e.stack.waiting import until
 
@@ -38,13 +38,12 @@ def fenced_site() -> Iterator[Site]:
 @pytest.fixture(scope="module")
 def pod(fenced_site: Site, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Address of the one pod of a pool whose guard is a sidecar."""
-    name, folder = f"cachescope-{secrets.token_hex(4)}", tmp_path_factory.mktemp("volume") / "model"
+    folder = tmp_path_factory.mktemp("volume") / "model"
     shutil.copytree(MODEL, folder)
-    folder.chmod(0o755)
     pool = stub_pool.document(BESIDE, image=fenced_site.images[stub_pool.IMAGE], args=("--token-seconds", "0.05"))
     pool["spec"] |= {"guard": {"mode": "Sidecar"}}
-    pool["spec"]["model"]["source"] = {"persistentVolumeClaim": {"claimName": name}}
-    with model_volumes.claimed(name, folder, fenced_site.namespace):
+    pool["spec"]["model"]["source"] = {"persistentVolumeClaim": {"claimName": BESIDE}}
+    with volumes.claimed(BESIDE, folder, fenced_site.namespace):
         try:
             stub_pool.bring_up(pool, fenced_site.namespace)
             (found,) = fenced_site.pods(stub_pool.pods(BESIDE))

@@ -20,7 +20,7 @@ from cachescope.core.leases import GATEWAY, LeaseStatement, Right, lease_name, w
 from cachescope.core.ledger_documents import parse_ledger
 from cachescope.core.ledger_seals import witness
 from cachescope.core.ledgers import AUTHORIZATION_HEAD, Ledger, authorization_key, followed
-from cachescope.core.record import EngineDigests
+from cachescope.core.record import Loaded
 from cachescope.core.types import TargetName
 from cachescope.guard.closing import Closing
 from cachescope.guard.key_folder import KeyFolder
@@ -297,5 +297,5 @@ async def alive(*processes: Simulated, seconds: float = 30) -> AsyncIterator[Non
             await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _no_engine() -> EngineDigests:
+def _no_engine() -> Loaded:
     raise RuntimeError("a simulated guard has no engine; ask a real one")

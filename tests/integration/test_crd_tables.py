@@ -13,6 +13,8 @@ from tests.integration.crd_objects import BOOT_ID, HEAD, MISSING, POD_UID, Chang
 TOKENS = {"provider": "north", "audience": "llm"}
 MODELS = {kind.model.KIND: kind.model for kind in KINDS}
 SOURCE = "spec.model.source"
+ADAPTERS = "spec.engine.adapters"
+IN_IMAGE = {"name": "x", "source": {"imagePath": "/x"}}
 CLAIM = {"claimName": "models"}
 HUB = {"repository": "owner/name", "revision": "0" * 40}
 FROM, LABELS = "spec.allowedTenants.namespaces.from", "spec.allowedTenants.namespaces.matchLabels"
@@ -36,6 +38,12 @@ TAKEN: list[tuple[str, Changes]] = [
     ("ServingPool", {SOURCE: {"persistentVolumeClaim": CLAIM}}),
     ("ServingPool", {SOURCE: {"persistentVolumeClaim": {**CLAIM, "path": "a/b"}}}),
     ("ServingPool", {SOURCE: {"huggingFace": HUB}}),
+    ("ServingPool", {ADAPTERS: []}),
+    ("ServingPool", {ADAPTERS: [{"name": "x", "source": {"imagePath": "/x"}}, {"name": "y.z-1", "source": {"huggingFace": HUB}}]}),
+    (
+        "ServingPool",
+        {ADAPTERS: [{"name": f"x{at}".ljust(63, "x"), "source": {"persistentVolumeClaim": CLAIM}} for at in range(32)]},
+    ),
     ("ServingPool", {FROM: "Selector", LABELS: {"team": "red"}}),
     ("ServingPool", {FROM: "Same"}),
     ("ServingPool", {"spec.replicas": 0}),
@@ -90,6 +98,14 @@ REFUSED: list[tuple[str, Changes, str]] = [
     ("ServingPool", {SOURCE: {"persistentVolumeClaim": {**CLAIM, "path": "/a"}}}, "path"),
     ("ServingPool", {SOURCE: {"huggingFace": {**HUB, "revision": "main"}}}, "revision"),
     ("ServingPool", {"spec.model.name": ""}, "spec.model.name"),
+    ("ServingPool", {ADAPTERS: [IN_IMAGE, IN_IMAGE]}, "give each another name"),
+    ("ServingPool", {ADAPTERS: [IN_IMAGE], "spec.model.name": "x"}, "rename one of the two"),
+    ("ServingPool", {ADAPTERS: [{**IN_IMAGE, "name": "text"}]}, "takes for types of a message's parts; rename it"),
+    ("ServingPool", {ADAPTERS: [{**IN_IMAGE, "name": "X"}]}, "spec.engine.adapters[0].name"),
+    ("ServingPool", {ADAPTERS: [{**IN_IMAGE, "name": "x" * 64}]}, "spec.engine.adapters[0].name"),
+    ("ServingPool", {ADAPTERS: [{**IN_IMAGE, "source": {}}]}, "an adapter has one source; set exactly one of imagePath"),
+    ("ServingPool", {ADAPTERS: [{"name": "x"}]}, "spec.engine.adapters[0].source: Required value"),
+    ("ServingPool", {ADAPTERS: [{**IN_IMAGE, "name": f"x{at}"} for at in range(33)]}, "must have at most 32 items"),
     ("ServingPool", {"spec.engine.type": "SGLang"}, 'supported values: "vLLM"'),
     ("ServingPool", {"spec.engine.version": "latest"}, "spec.engine.version"),
     ("ServingPool", {"spec.engine.image": MISSING}, "spec.engine.image: Required value"),

@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
+from tests.integration.followed_installation import AUTHORIZATION, Installation
 
 from cachescope.core.digests import sha256
 from cachescope.core.ledgers import AUTHORIZATION_HEAD, Ledger, advanced, authorization_key
@@ -16,7 +17,6 @@ from cachescope.gateway.key_sets import ProviderKeySets
 from cachescope.kube.rest import Rest
 from cachescope.kube.watched import Name
 from e2e.test_builds import stalled_watch
-from tests.integration.followed_installation import AUTHORIZATION, Installation
 from tests.integration.following import SECONDS, namespace, rest, running, until
 
 __all__ = ["namespace", "rest"]

@@ -16,7 +16,7 @@ from cachescope.core.heads import Epochs, Heads, Seen
 from cachescope.core.keys import Key, KeyRing
 from cachescope.core.ledgers import Flags, Floor, Ledger, Lineage, Role
 from cachescope.core.permits import PERMIT_HEADER, Permit, write_permit
-from cachescope.core.record import EngineDigests
+from cachescope.core.record import EngineDigests, Loaded
 from cachescope.core.types import Digest, Epoch, Reuse, ScopeClass, TargetName
 from cachescope.guard.asgi import Guard, Running
 from cachescope.guard.closing import Closing
@@ -192,8 +192,8 @@ class World:
         self.settings = replace(settings_of("pool-uid", POOL), **changes)
         keys = KeyFolder(Path("/nowhere"), self.clock)
         keys.ring = KeyRing.of(KEY)
-        self.process = GuardProcess(self.settings, source=self.source, keys=keys, clock=self.clock, digests=lambda: ENGINE)
-        self.process.engine = ENGINE
+        self.process = GuardProcess(self.settings, source=self.source, keys=keys, clock=self.clock, digests=lambda: Loaded(ENGINE))
+        self.process.loaded = Loaded(ENGINE)
         self.confirmation = FakeConfirmation()
         self.process.closing = Closing(self.process.in_flight, self.confirmation, _no_pause)
         self.running = Running(self.process)

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from cachescope.manifests.revisions import build_revision, revision_object
-from tests.unit.pools import FULL, PLATFORM, TARGET, pool
+from tests.unit.pools import ADAPTERS, FULL, PLATFORM, TARGET, pool
 
 FOLDER = Path(__file__).parent / "golden"
-POOLS: dict[str, dict[str, Any]] = {"plain": {}, "full": FULL}
+POOLS: dict[str, dict[str, Any]] = {"plain": {}, "full": FULL, "adapters": {"engine.adapters": ADAPTERS}}
 HOW = "if the change is meant, run `PYTHONPATH=operator:. python tests/unit/make_pool_golden.py` and read the difference"
 
 

@@ -144,13 +144,15 @@ def cache_keys() -> Vectors:
 
 def permits() -> Vectors:
     """Permits, with the key of purpose `permit` and the pool's UID as context."""
-    for permit in (PERMIT, replace(PERMIT, path="/v1/a%20b?c=d", reuse=Reuse.FRESH, tick=0)):
+    fresh = replace(PERMIT, path="/v1/a%20b?c=d", reuse=Reuse.FRESH, tick=0)
+    for permit in (PERMIT, fresh, replace(PERMIT, adapter_digest=sha256(b"adapter"))):
         yield {"permit": _plain(permit), "header": write_permit(derive(ROOT, "permit", permit.pool_uid), permit)}
 
 
 def statements() -> Vectors:
     """Statements, with the same key as permits."""
-    yield {"statement": _plain(STATEMENT), "header": write_statement(derive(ROOT, "permit", "pool-uid"), STATEMENT)}
+    for statement in (STATEMENT, replace(STATEMENT, adapters={"an-adapter": sha256(b"adapter")})):
+        yield {"statement": _plain(statement), "header": write_statement(derive(ROOT, "permit", "pool-uid"), statement)}
 
 
 MAKERS: tuple[Callable[[], Vectors], ...] = (frames, keys, namespaces, targets, records, salts, cache_keys, permits, statements)

@@ -45,6 +45,11 @@ HUB = {
         "tokenSecretName": "hub-token",
     }
 }
+ADAPTERS: list[Document] = [
+    {"name": "in-image", "source": {"imagePath": "/adapters/in-image"}},
+    {"name": "on-claim", "source": {"persistentVolumeClaim": {"claimName": "adapters", "path": "sql/v2"}}},
+    {"name": "of-hub", "source": {"huggingFace": {"repository": "owner/adapter", "revision": COMMIT}}},
+]
 FULL: Document = {
     "model.source": HUB,
     "engine.env": {"HF_ENDPOINT": "https://hub.example"},

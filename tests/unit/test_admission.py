@@ -14,8 +14,9 @@ from cachescope.core.epochs import EpochVector
 from cachescope.core.heads import Epochs, Heads
 from cachescope.core.ledgers import Flags, Floor, Ledger, Lineage, Role
 from cachescope.core.permits import Permit
-from cachescope.core.types import Epoch, Reuse, ScopeClass, TargetName
-from tests.unit.core_strategies import epochs, floors_by_target
+from cachescope.core.record import ABSENT, EngineDigests, Loaded
+from cachescope.core.types import Digest, Epoch, Reuse, ScopeClass, TargetName
+from tests.unit.core_strategies import digest_of, epochs, floors_by_target
 from tests.unit.test_permits import PERMIT, VARIANTS
 
 POOL, TENANT = TargetName("a" * 64), TargetName("b" * 64)
@@ -29,6 +30,8 @@ HEADS = Heads(
     Ledger(Role.POOL, Lineage(7, "lineage"), 9, floors=_floors({POOL: Epoch(1)})),
     Ledger(Role.AUTHORIZATION, Lineage(7, "authorization"), 8, floors=_floors({TENANT: Epoch(2)})),
 )
+X, Y = digest_of("e"), digest_of("f")
+LOADED = Loaded(EngineDigests(digest_of("a"), digest_of("b"), PERMIT.runtime_digest), {"x": X})
 STATE = GuardState(
     pool_uid="pool",
     pool_target=POOL,
@@ -36,7 +39,7 @@ STATE = GuardState(
     boot_id=PERMIT.boot_id,
     tick=200,
     max_age_ms=100,
-    runtime_digest=PERMIT.runtime_digest,
+    loaded=LOADED,
     heads=HEADS,
     right=True,
 )
@@ -49,6 +52,7 @@ REFUSED = {
     "path": Refusal.OTHER_REQUEST,
     "body_digest": Refusal.OTHER_REQUEST,
     "runtime_digest": Refusal.OTHER_RUNTIME,
+    "adapter_digest": Refusal.OTHER_RUNTIME,
     "seen.lineage": Refusal.OTHER_LINEAGE,
     "seen.authorization_lineage": Refusal.OTHER_LINEAGE,
     "epochs.cache": Refusal.GUARD_BEHIND,
@@ -84,9 +88,27 @@ def test_a_changed_field_is_refused(field: str) -> None:
     assert refusal(VARIANTS[field], REQUEST, STATE) is REFUSED[field]
 
 
-@pytest.mark.parametrize("unknown", [{"heads": None}, {"runtime_digest": None}, {"right": False}])
+@pytest.mark.parametrize("unknown", [{"heads": None}, {"loaded": None}, {"right": False}])
 def test_without_heads_digests_or_right_nothing_passes(unknown: dict[str, object]) -> None:
     assert refusal(PERMIT, REQUEST, replace(STATE, **unknown)) is Refusal.NO_RIGHT  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("adapter", "adapters", "expected"),
+    [
+        (ABSENT, {}, None),
+        (ABSENT, {"x": X}, None),
+        (X, {"x": X}, None),
+        (X, {"y": Y, "x": X}, None),
+        (X, {}, Refusal.OTHER_RUNTIME),
+        (X, {"x": Y}, Refusal.OTHER_RUNTIME),
+    ],
+)
+def test_a_permit_is_for_an_adapter_that_this_engine_loaded_or_for_none(
+    adapter: Digest, adapters: dict[str, Digest], expected: Refusal | None
+) -> None:
+    state = replace(STATE, loaded=replace(LOADED, adapters=adapters))
+    assert refusal(replace(PERMIT, adapter_digest=adapter), REQUEST, state) is expected
 
 
 @given(st.integers(-300, 600))

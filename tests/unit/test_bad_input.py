@@ -119,7 +119,7 @@ async def test_a_body_that_could_be_read_in_two_ways_is_not_even_awaited(path: W
 
 @every_route
 async def test_a_model_that_is_not_the_tenants_is_not_found_and_never_repeated(path: WholePath, route: Route) -> None:
-    """Names of LoRA adapters are such: no pool serves any."""
+    """Names of LoRA adapters are such where no pool declares them."""
     for name in ("an-adapter", "tiny ", "x" * MEGABYTE):
         verdict = await path.decide(path.credentials.api_keys["blue-carol"], good(route, model=name), route.path)
         assert (refusal(verdict)["code"], refusal(verdict)["param"]) == ("model_not_found", "model")

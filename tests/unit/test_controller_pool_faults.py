@@ -17,7 +17,7 @@ from cachescope.core.pool_rules import MAX_INCIDENTS
 from cachescope.kube.kinds import path_of
 from cachescope.kube.rest import Document
 from tests.unit.controller_bench import CHILDREN, POOL, POOL_KEY, Bench, epoch
-from tests.unit.pools import HUB
+from tests.unit.pools import ADAPTERS, HUB
 
 POOL_UID = "pool-uid-1"
 
@@ -129,6 +129,7 @@ REFUSED: list[Document] = [
     {"model": {"name": "tiny", "source": {"imagePath": "/a", "huggingFace": HUB["huggingFace"]}}},
     {"model": {"name": "tiny", "source": HUB}, "engine": {"version": "0.8.0", "image": "x"}},
     {"rollout": "soon"},
+    {"engine": {"version": "0.32.0", "image": "x", "adapters": [{"name": "tiny", "source": {"imagePath": "/x"}}]}},
 ]
 
 
@@ -141,15 +142,17 @@ def opened(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("refused", REFUSED)
+@pytest.mark.parametrize("adapters", [[], ADAPTERS], ids=["", "adapters"])
 @pytest.mark.parametrize("source", [{"imagePath": "/models/tiny"}, HUB], ids=["image", "hub"])
 async def test_children_are_healed_as_they_were_while_the_spec_is_refused(
-    bench: Bench, refused: Document, source: Document
+    bench: Bench, refused: Document, source: Document, adapters: list[Document]
 ) -> None:
-    bench.declare(POOL, model={"name": "tiny", "source": source}, replicas=2)
+    engine = {"version": "0.32.0", "image": "registry.example/vllm:0.32.0", "adapters": adapters}
+    bench.declare(POOL, model={"name": "tiny", "source": source}, engine=engine, replicas=2)
     await bench.pass_over()
     before = {kind: bench.found(kind, name) for kind, name in CHILDREN}
     status = bench.found("ServingPool", "tiny")["status"]
-    spec: Document = {"model": {"name": "tiny", "source": source}, **refused}
+    spec: Document = {"model": {"name": "tiny", "source": source}, "engine": engine, **refused}
     bench.declare(POOL, **spec)
     for again in (False, True):
         if again:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,12 +11,13 @@ import pytest
 from cachescope.api.conditions import ConditionType, Reason
 from cachescope.controller import pod_faults
 from cachescope.controller.lease_book import Life, Process
-from cachescope.controller.observed_pools import Elder, Fault, elder_of
+from cachescope.controller.observed_pools import Elder, Fault, elder_of, elders_of_adapters
 from cachescope.controller.pool_status import pool_conditions, pool_status
 from cachescope.controller.verdicts import Verdict, flipped
+from cachescope.core.digests import sha256
 from cachescope.kube.rest import Document
 from tests.unit.observed import deployment, gateway, guard, observed, pod, revision, said
-from tests.unit.pools import pool
+from tests.unit.pools import ADAPTERS, pool
 
 GPU = {"gpus": {"count": 2}}
 NO_GPU = (
@@ -251,9 +254,10 @@ def test_of_guards_nothing_is_said_while_no_template_is_known() -> None:
     assert ConditionType.GUARD_OUTDATED not in {item.type for item in pool_conditions(observed(revision=None))}
 
 
-def other(created: str, model: str = "tiny", **labels: str) -> Document:
+def other(created: str, model: str = "tiny", adapters: Sequence[str] = (), **labels: str) -> Document:
     allowed = {"namespaces": {"from": "Selector", "matchLabels": labels}} if labels else {}
-    spec = {"model": {"name": model}, "allowedTenants": allowed}
+    engine = {"adapters": [{"name": name} for name in adapters]}
+    spec = {"model": {"name": model}, "engine": engine, "allowedTenants": allowed}
     return {"metadata": {"name": "other", "uid": "other-uid", "creationTimestamp": created}, "spec": spec}
 
 
@@ -261,6 +265,34 @@ def test_the_model_name_belongs_to_the_oldest_pool_of_the_namespace() -> None:
     mine = pool(creationTimestamp="2026-02-01T00:00:00Z")
     assert elder_of(mine, [other("2026-01-01T00:00:00Z")]) == Elder("other")
     assert elder_of(mine, [other("2026-03-01T00:00:00Z"), other("2026-01-01T00:00:00Z", "else")]) is None
+
+
+def test_the_name_of_an_adapter_belongs_to_the_oldest_pool_that_serves_it() -> None:
+    mine = pool({"engine.adapters": ADAPTERS}, creationTimestamp="2026-02-01T00:00:00Z")
+    older, younger = "2026-01-01T00:00:00Z", "2026-03-01T00:00:00Z"
+    assert elder_of(mine, [other(older, "else", ["tiny"])]) == Elder("other"), "an adapter takes the name of a model as well"
+    assert elders_of_adapters(mine, [other(older, "on-claim")]) == {"on-claim": "other"}
+    assert elders_of_adapters(mine, [other(older, "else", ["in-image", "x", "of-hub"])]) == {"in-image": "other", "of-hub": "other"}
+    assert elders_of_adapters(mine, [other(younger, "on-claim"), other(older, "else", ["x"])]) == {}
+
+
+def test_adapters_whose_names_are_taken_are_said_and_the_pool_serves_its_model() -> None:
+    seen = {"elders_of_adapters": {"x": "other"}}
+    assert said(ConditionType.READY, **seen).reason is Reason.ROUTABLE
+    found = said(ConditionType.DEGRADED, **seen)
+    assert (found.status, found.reason) == ("True", Reason.MODEL_NAME_TAKEN)
+    assert "'x' by 'other'; rename these in spec.engine.adapters" in found.message
+
+
+def test_the_status_names_the_digest_of_each_adapter_of_each_engine() -> None:
+    before, after = guard(), guard("q")
+    assert before.statement is not None
+    before = replace(before, statement=replace(before.statement, adapters={"y": sha256(b"y"), "x": sha256(b"x")}))
+    status = pool_status(observed(pods=[pod(), pod("q")], guards=[before, after]))
+    assert [[(item["name"], item["digest"]) for item in engine["adapters"]] for engine in status["engines"]] == [
+        [],
+        [("x", sha256(b"x")), ("y", sha256(b"y"))],
+    ]
 
 
 def test_a_younger_pool_is_out_of_reach_unless_it_admits_more() -> None:

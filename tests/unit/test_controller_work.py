@@ -67,6 +67,7 @@ def store() -> Store:
         (POOL, [{"spec": {"model": {"name": "m"}}}], {POOL, OTHER, SCOPE, PEOPLE}),
         (POOL, [{"spec": {"model": {"name": "m"}}}, {"spec": {"model": {"name": "m"}}}], {POOL}),
         (POOL, [{"spec": {"model": {"name": "x"}}}, {"spec": {"model": {"name": "m"}}}], {POOL, OTHER}),
+        (POOL, [{"spec": {"engine": {"adapters": [{"name": "n"}]}}}, {"spec": {}}], {POOL, THIRD}),
         (Key("FenceLease", "ns", "l"), [{}], set()),
     ],
 )

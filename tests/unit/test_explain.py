@@ -95,6 +95,18 @@ async def test_every_field_of_the_record_has_a_line_and_a_rule(world: World) -> 
     assert sha256(TEXT.encode()) in next(line.value for line in found.lines if line.name == "namespace")
 
 
+async def test_an_adapter_has_its_digest_and_its_rule_and_the_model_has_none(world: World) -> None:
+    adapters = [{"name": "x", "source": {"imagePath": "/x"}}]
+    world.edit("ServingPool", POOL, lambda pool: pool["spec"]["engine"].update(adapters=adapters))
+    shown = {}
+    for model in (POOL, "x", "y"):
+        asked = question(world, ALICE)
+        asked.body["model"] = model
+        found = explain(documents(world), asked)
+        shown[model] = [found.verdict, *(line.value for line in found.lines if line.name == "adapterDigest")]
+    assert shown == {POOL: ["forwarded", "none"], "x": ["forwarded", "of the chosen engine"], "y": ["model_not_found"]}
+
+
 async def test_what_the_prompt_says_is_not_shown(world: World) -> None:
     assert TEXT[:32] not in str(explain(documents(world), question(world, ALICE)))
 

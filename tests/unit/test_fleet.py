@@ -14,6 +14,7 @@ from cachescope.core.errors import ClusterError
 from cachescope.core.keys import Key, KeyRing
 from cachescope.core.leases import GATEWAY, GUARD, LeaseStatement, lease_name, write_lease
 from cachescope.core.statements import write_statement
+from cachescope.core.types import Digest
 from cachescope.gateway import fleet, guard_leases
 from cachescope.gateway.challenges import ChallengeAnswer, PoolTrust
 from cachescope.gateway.fleet import Fleet
@@ -38,6 +39,7 @@ class Guards:
         self.status = 401
         self.reachable = True
         self.asked = 0
+        self.adapters: dict[str, Digest] = {}
         self.leases = {("models", NAME): Reading(LeaseText(write_lease(KEY, LEASE)))}
         self.fleet = Fleet(self, self, GuardLeases(lambda *key: self.leases.get(key)), clock=lambda: self.now)
 
@@ -48,7 +50,9 @@ class Guards:
         self.asked += 1
         if not self.reachable:
             raise ClusterError(f"{address} did not answer; see its pod")
-        return ChallengeAnswer(self.status, write_statement(KEY, replace(STATEMENT, nonce=nonce, tick=self.tick)))
+        return ChallengeAnswer(
+            self.status, write_statement(KEY, replace(STATEMENT, nonce=nonce, tick=self.tick, adapters=self.adapters))
+        )
 
     async def step(self, milliseconds: int = 0, ticks: int = 1) -> None:
         self.now += milliseconds
@@ -156,6 +160,18 @@ async def test_a_lease_is_verified_again_when_the_pools_keys_change() -> None:
     assert guards.routable()
     rotated = replace(TRUST, keys=KeyRing.of(Key("k2", b"n" * 32)))
     assert guards.fleet.choose(POOL, rotated, b"key") is None
+
+
+async def test_an_adapter_is_asked_only_of_an_engine_that_loaded_it() -> None:
+    guards = Guards()
+    guards.adapters = {"x": Digest("sha256:x")}
+    await guards.step()
+    for adapter, chosen in (("", True), ("x", True), ("y", False)):
+        assert (guards.fleet.choose(POOL, TRUST, b"key", adapter) is not None) is chosen
+    guards.adapters = {}
+    await guards.step(15_000)
+    assert guards.fleet.choose(POOL, TRUST, b"key", "x") is None, "the process that answers now has it no more"
+    assert guards.routable(), "control"
 
 
 async def test_a_guard_that_vanished_is_noticed_with_the_next_answer() -> None:

@@ -14,6 +14,7 @@ from types import SimpleNamespace
 import pytest
 
 from cachescope.core.admission import Refusal
+from cachescope.core.record import Loaded
 from cachescope.guard import logs
 from cachescope.guard.asgi import Guard, Running
 from cachescope.guard.background import Background
@@ -69,7 +70,7 @@ async def test_the_poll_closes_what_lost_its_right_and_survives_failures(monkeyp
 
 async def test_the_right_is_kept_beside_the_requests_and_digests_are_published_soon() -> None:
     world = World()
-    world.process.engine = None
+    world.process.loaded = None
     keeper = world.process.keeper = FakeKeeper()
     guard = Guard(world.engine, Running(world.process, Sleeps()))
     await guard(world.scope(), Server([b""]).receive, Server([]).send)
@@ -82,15 +83,15 @@ async def test_the_right_is_kept_beside_the_requests_and_digests_are_published_s
 
 async def test_the_first_event_starts_one_background_for_all_instances() -> None:
     world = World()
-    world.process.engine = None
+    world.process.loaded = None
     sleeps = Sleeps()
     running = Running(world.process, sleeps)
     guards = [Guard(world.engine, running), Guard(world.engine, running)]
-    assert (sleeps.count, world.process.engine) == (0, None)
+    assert (sleeps.count, world.process.loaded) == (0, None)
     await asyncio.gather(*(guard(world.scope(), Server([b""]).receive, Server([]).send) for guard in guards))
     await asyncio.wait_for(sleeps.reached.wait(), 5)
     async with asyncio.timeout(5):
-        while world.process.engine != ENGINE:  # noqa: ASYNC110 - what it waits for has no event, and the wait has a deadline
+        while world.process.loaded != Loaded(ENGINE):  # noqa: ASYNC110 - what it waits for has no event, and the wait has a deadline
             await asyncio.sleep(0)
     await guards[0](LIFESPAN, Server([]).receive, Server([]).send)
     stopped = sleeps.count
@@ -108,7 +109,7 @@ async def test_a_permit_used_at_one_instance_is_used_at_the_other() -> None:
 
 async def test_digests_that_fail_refuse_everything_and_say_why() -> None:
     world = World()
-    world.process.engine = None
+    world.process.loaded = None
     world.process.digests = lambda: (_ for _ in ()).throw(OSError("no such model"))
     running = Running(world.process, Sleeps())
     guard = Guard(world.engine, running)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
 
 from cachescope.core.errors import SpecError
 from cachescope.core.record import EngineDigests
+from cachescope.core.types import Digest
 from cachescope.guard import engine_digests as digests
 
 
@@ -23,7 +25,7 @@ def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def _digests(model: Path, *args: str, **env: str) -> EngineDigests:
-    return digests.engine_digests(model, ["serve", str(model), *args], env)
+    return digests.engine_digests(model, ["serve", str(model), *args], env).engine
 
 
 def _changed(before: EngineDigests, after: EngineDigests) -> set[str]:
@@ -113,3 +115,47 @@ def test_an_empty_or_linked_folder_is_refused(model: Path, tmp_path: Path) -> No
 def test_an_interpreter_without_an_engine_is_refused() -> None:
     with pytest.raises(SpecError, match="no vLLM is installed"):
         digests.engine_version()
+
+
+def _adapter(folder: Path, name: str) -> str:
+    (folder / name).mkdir()
+    for file in ("adapter_config.json", "adapter_model.safetensors"):
+        (folder / name / file).write_text(f"{name} {file}")
+    return f"{name}={folder / name}"
+
+
+def _adapters(model: Path, *modules: str) -> Mapping[str, Digest]:
+    declared = ["--enable-lora", "--max-cpu-loras", str(len(modules)), "--lora-modules", *modules]
+    return digests.engine_digests(model, ["serve", str(model), *declared], {}).adapters
+
+
+def test_each_adapter_has_the_digest_of_its_own_files(model: Path, tmp_path: Path) -> None:
+    modules = [_adapter(tmp_path, name) for name in ("x", "y")]
+    before = _adapters(model, *modules)
+    assert (set(before), len(set(before.values()))) == ({"x", "y"}, 2)
+    (tmp_path / "x" / "adapter_model.safetensors").write_text("trained further")
+    after = _adapters(model, *modules)
+    assert {name for name in before if before[name] != after[name]} == {"x"}
+    (tmp_path / "y" / ".cache").write_text("bookkeeping")
+    assert _adapters(model, *modules) == after
+
+
+def test_the_same_files_have_the_same_digest_under_another_name_and_path(model: Path, tmp_path: Path) -> None:
+    module = _adapter(tmp_path, "x")
+    elsewhere = shutil.copytree(tmp_path / "x", tmp_path / "moved")
+    assert _adapters(model, module)["x"] == _adapters(model, f"other={elsewhere}")["other"]
+
+
+def test_an_engine_without_adapters_has_none(model: Path) -> None:
+    assert digests.engine_digests(model, ["serve", str(model)], {}).adapters == {}
+
+
+def test_an_adapter_that_is_not_there_or_not_kept_is_refused(model: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    for missing, says in (("x=/nowhere", "does not exist"), (f"x={tmp_path / 'empty'}", "mount the adapter x there")):
+        with pytest.raises(SpecError, match=says):
+            _adapters(model, missing)
+    modules = [_adapter(tmp_path, name) for name in ("x", "y")]
+    assert _adapters(model, *modules), "control"
+    with pytest.raises(SpecError, match="would read the others again"):
+        _digests(model, "--enable-lora", "--lora-modules", *modules)

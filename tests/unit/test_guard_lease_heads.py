@@ -12,6 +12,7 @@ from cachescope.core.admission import Refusal
 from cachescope.core.errors import ClusterError
 from cachescope.core.leases import GUARD
 from cachescope.core.ledgers import AUTHORIZATION_HEAD
+from cachescope.core.record import Loaded
 from cachescope.core.types import Reuse
 from cachescope.leases.rounds import ACKNOWLEDGED, DONE, FAILED
 from tests.unit.guard_fakes import ENGINE, LEASE_MS, POOL, TENANT, seen, vector
@@ -48,11 +49,11 @@ async def test_a_right_ends_exactly_one_lease_after_its_write_was_sent() -> None
 
 async def test_a_lease_says_what_the_guard_is_and_what_it_closed() -> None:
     guard = LeasedGuard(fresh_ms=7000)
-    guard.process.engine = None
+    guard.process.loaded = None
     await guard.round()
     first = guard.published()
     assert (first.acknowledged, first.witnesses, first.engine, first.released) == ({}, {}, None, False)
-    guard.process.engine = ENGINE
+    guard.process.loaded = Loaded(ENGINE)
     await guard.round()
     statement = guard.published()
     book = guard.book

@@ -155,10 +155,16 @@ def test_anything_else_that_the_engine_loads_has_other_digests(tmp_path: Path) -
     engine = Engine(Upstream(), "llama.cpp b9000", ("--ctx-size", "4096"))
     first = declared_digests(tmp_path, engine)
     assert declared_digests(tmp_path, Engine(Upstream(port=1), engine.name, (*engine.args, "--port", "1"))) == first
-    assert declared_digests(tmp_path, Engine(Upstream(), "llama.cpp b9001", engine.args)).runtime != first.runtime
-    assert declared_digests(tmp_path, Engine(Upstream(), engine.name, ("--ctx-size", "8192"))).runtime != first.runtime
+    assert declared_digests(tmp_path, Engine(Upstream(), "llama.cpp b9001", engine.args)).engine.runtime != first.engine.runtime
+    assert (
+        declared_digests(tmp_path, Engine(Upstream(), engine.name, ("--ctx-size", "8192"))).engine.runtime != first.engine.runtime
+    )
+    (tmp_path / "adapter").mkdir()
+    (tmp_path / "adapter" / "weights").write_bytes(b"adapter")
+    told = declared_digests(tmp_path, Engine(Upstream(), engine.name, ("--lora-modules", f"x={tmp_path / 'adapter'}")))
+    assert (set(first.adapters), set(told.adapters)) == (set(), {"x"})
     (tmp_path / "model.gguf").write_bytes(b"others")
-    assert declared_digests(tmp_path, engine).model != first.model
+    assert declared_digests(tmp_path, engine).engine.model != first.engine.model
 
 
 async def test_a_sidecar_that_was_set_up_wrongly_refuses_and_says_why() -> None:

@@ -315,7 +315,7 @@ async def test_what_is_not_known_yet_refuses(missing: str) -> None:
     if missing == "heads":
         world.source.heads = None
     elif missing == "runtime":
-        world.process.engine = None
+        world.process.loaded = None
     else:
         world.process.keys.ring = None
     server = await world.ask(permit)

@@ -8,7 +8,17 @@ import pytest
 
 from cachescope.core.errors import WireFormatError
 from cachescope.core.keys import Key, KeyRing
-from cachescope.core.leases import GATEWAY, GUARD, LeaseStatement, Right, lease_keys, lease_name, read_lease, write_lease
+from cachescope.core.leases import (
+    GATEWAY,
+    GUARD,
+    LeaseStatement,
+    Right,
+    claimed_lease,
+    lease_keys,
+    lease_name,
+    read_lease,
+    write_lease,
+)
 from cachescope.core.ledger_seals import witness
 from cachescope.core.ledgers import Lineage, Mark, write_mark
 from cachescope.core.permits import permit_keys
@@ -102,6 +112,9 @@ def test_a_guard_cannot_speak_for_a_gateway_nor_for_another_pool() -> None:
         {"fresh_ms": 3_600_001},
         {"fresh_ms": "120"},
         {"engine": {"model": "m"}},
+        {"adapters": ["x"]},
+        {"adapters": {"x": 7}},
+        {"adapters": None},
         {"pod_uid": 7},
         {"tick": -1},
         {"tick": 10**400},
@@ -126,6 +139,14 @@ def test_what_a_later_version_says_beside_it_is_passed_over() -> None:
     for name in PAYLOAD:
         with pytest.raises(WireFormatError):
             read_lease(KEYS, sign(KEYS.current, "lease", {key: value for key, value in further.items() if key != name}), name=NAME)
+
+
+def test_adapters_are_published_by_name_and_a_lease_without_any_is_as_before() -> None:
+    digests = {"x": Digest("sha256:x"), "y": Digest("sha256:y")}
+    text = write_lease(KEYS.current, replace(OWN, adapters=digests))
+    assert read_lease(KEYS, text, name=NAME).adapters == digests
+    assert "adapters" not in claimed_lease(write_lease(KEYS.current, OWN))
+    assert read_lease(KEYS, write_lease(KEYS.current, OWN), name=NAME).adapters == {}
 
 
 def test_without_a_grant_there_is_no_right() -> None:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cachescope.core.adapters import MAX_NAME, MOST_ADAPTERS
 from cachescope.core.epochs import EpochVector
 from cachescope.core.errors import WireFormatError
 from cachescope.core.heads import Epochs, Seen
@@ -20,6 +21,8 @@ from cachescope.core.statements import SignedStatement, Statement, read_statemen
 from cachescope.core.types import Digest, Epoch, Reuse, ScopeClass, TargetName
 from tests.unit.core_strategies import KEY, NEWER_KEY, OTHER_KEY, RECORD, digest_of, epochs, targets, texts, variants
 
+AIOHTTP_LINE = 8190
+"""The longest header that the gateway's client reads."""
 RING = KeyRing.of(KEY)
 PERMIT = Permit(
     id="0" * 32,
@@ -54,6 +57,8 @@ STATEMENT = Statement(
 SIGNED = SignedStatement(**vars(STATEMENT), key_id=KEY.id)
 VARIANTS = variants(PERMIT)
 FIELDS = [field.name for field in fields(Permit)]
+ADDED = {"adapter_digest", "adapters"}
+"""Fields of this version: what was written before has none of them."""
 PAYLOAD: dict[str, Any] = {
     **asdict(PERMIT),
     "epochs": [[["a" * 64, 1]], [["b" * 64, 2]]],
@@ -67,7 +72,7 @@ vectors = st.dictionaries(targets, epochs).map(EpochVector.of)
 permits = st.builds(
     Permit,
     **dict.fromkeys(("id", "pool_uid", "pod_uid", "boot_id", "method", "path"), texts),
-    **dict.fromkeys(("body_digest", "record_digest", "runtime_digest"), digests),
+    **dict.fromkeys(("body_digest", "record_digest", "runtime_digest", "adapter_digest"), digests),
     tick=counters,
     epochs=st.builds(Epochs, vectors, vectors),
     seen=st.builds(Seen, texts, counters, texts, counters),
@@ -126,10 +131,18 @@ def test_a_signed_field_of_another_type_is_refused(field: str, value: Any) -> No
         read_permit(RING, sign(KEY, "permit", {**PAYLOAD, field: value}))
 
 
-@pytest.mark.parametrize("field", FIELDS)
+@pytest.mark.parametrize("field", [name for name in FIELDS if name not in ADDED])
 def test_a_missing_field_is_refused(field: str) -> None:
     with pytest.raises(WireFormatError, match="update the older"):
         read_permit(RING, sign(KEY, "permit", {name: value for name, value in PAYLOAD.items() if name != field}))
+
+
+def test_a_permit_without_an_adapter_is_what_an_older_guard_reads() -> None:
+    before = {name: value for name, value in PAYLOAD.items() if name != "adapter_digest"}
+    assert read_permit(RING, sign(KEY, "permit", before)) == PERMIT
+    assert write_permit(KEY, PERMIT).split(".")[2] == sign(KEY, "permit", before).split(".")[2]
+    named = replace(PERMIT, adapter_digest=digest_of("e"))
+    assert read_permit(RING, write_permit(KEY, named)) == named
 
 
 def test_an_unknown_field_is_refused() -> None:
@@ -180,6 +193,27 @@ def test_a_statement_is_read_as_it_was_written() -> None:
     assert read_statement(RING, write_statement(KEY, STATEMENT), nonce=STATEMENT.nonce) == SIGNED
 
 
+def test_a_statement_without_adapters_is_what_an_older_gateway_reads() -> None:
+    before = {name: value for name, value in asdict(STATEMENT).items() if name != "adapters"}
+    assert read_statement(RING, sign(KEY, "statement", before), nonce=STATEMENT.nonce) == SIGNED
+    assert write_statement(KEY, STATEMENT) == sign(KEY, "statement", before)
+
+
+def test_a_statement_with_as_many_adapters_as_a_pool_has_fits_a_header() -> None:
+    adapters = {f"{number:02}".ljust(MAX_NAME, "x"): digest_of("e") for number in range(MOST_ADAPTERS)}
+    text = write_statement(KEY, replace(STATEMENT, pool_uid="p" * 36, pod_uid="q" * 36, adapters=adapters))
+    assert len(text) < AIOHTTP_LINE
+    assert read_statement(RING, text, nonce=STATEMENT.nonce).loaded.serving("31".ljust(MAX_NAME, "x")).adapter == digest_of("e")
+
+
+@pytest.mark.parametrize("adapters", [None, [], "x", {"x": 7}, {"x": None}, {"x": {"y": "z"}}], ids=repr)
+def test_adapters_of_another_shape_are_refused(adapters: Any) -> None:
+    payload = {**asdict(STATEMENT), "adapters": {"tick": digest_of("e")}}
+    assert read_statement(RING, sign(KEY, "statement", payload), nonce=STATEMENT.nonce).adapters == {"tick": digest_of("e")}
+    with pytest.raises(WireFormatError, match="update the older"):
+        read_statement(RING, sign(KEY, "statement", {**payload, "adapters": adapters}), nonce=STATEMENT.nonce)
+
+
 def test_a_statement_tells_which_key_signed_it() -> None:
     ring = KeyRing.of(KEY, NEWER_KEY)
     read = [read_statement(ring, write_statement(key, STATEMENT), nonce=STATEMENT.nonce) for key in (KEY, NEWER_KEY)]
@@ -204,7 +238,7 @@ def test_a_permit_is_no_statement_and_a_statement_no_permit() -> None:
         read_permit(RING, write_statement(KEY, STATEMENT))
 
 
-@pytest.mark.parametrize("field", [field.name for field in fields(Statement)])
+@pytest.mark.parametrize("field", [field.name for field in fields(Statement) if field.name not in ADDED])
 def test_a_statement_without_a_field_is_refused(field: str) -> None:
     payload = {name: value for name, value in asdict(STATEMENT).items() if name != field}
     with pytest.raises(WireFormatError, match="update the older"):

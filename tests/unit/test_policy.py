@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import pytest
@@ -21,10 +22,17 @@ RED, BLUE = "uid-of-red", "uid-of-blue"
 
 
 def pool(
-    name: str = "tiny", namespace: str = "models", *, model: str | None = None, age: int = 1, labels: dict[str, str] | None = None
+    name: str = "tiny",
+    namespace: str = "models",
+    *,
+    model: str | None = None,
+    age: int = 1,
+    labels: dict[str, str] | None = None,
+    adapters: Sequence[str] = (),
 ) -> ServingPool:
     allowed = {"namespaces": {"from": "Selector", "matchLabels": labels}} if labels else {}
-    spec = {"model": {"name": model or name, "source": {"imagePath": "/m"}}, "engine": ENGINE, "allowedTenants": allowed}
+    engine = {**ENGINE, "adapters": [{"name": item, "source": {"imagePath": f"/{item}"}} for item in adapters]}
+    spec = {"model": {"name": model or name, "source": {"imagePath": "/m"}}, "engine": engine, "allowedTenants": allowed}
     metadata = {
         "name": name,
         "namespace": namespace,
@@ -252,6 +260,21 @@ class TestPools:
         pools = [pool("b", model="m"), pool("a", model="m")]
         assert self.models(compiled(pools=known(*pools))) == self.models(compiled(pools=known(*pools[::-1])))
 
+    def test_adapters_are_served_by_names_of_their_own(self) -> None:
+        policy = compiled(pools=known(pool(adapters=["x", "y"])))
+        assert {name: served.adapter for name, served in policy.models(RED).items()} == {"tiny": "", "x": "x", "y": "y"}
+        assert self.models(policy).keys() == {"tiny", "x", "y"}
+
+    @pytest.mark.parametrize("order", [1, -1])
+    def test_a_newcomer_takes_no_name_of_a_model_or_an_adapter(self, order: int) -> None:
+        pools = known(pool("old", adapters=["x"], age=2), pool("new", model="x", adapters=["old", "y"], age=1))
+        found = compiled(pools=pools[::order]).models(RED)
+        assert {name: (served.pool.name, served.adapter) for name, served in found.items()} == {
+            "old": ("old", ""),
+            "x": ("old", "x"),
+            "y": ("new", "y"),
+        }
+
     def test_a_pool_that_cannot_be_read_keeps_its_model_name(self) -> None:
         old, new = pool("old", model="m", age=2), pool("new", model="m", age=1)
         policy = compiled(pools=[KnownPool(new), KnownPool(old, readable=False)])
@@ -261,6 +284,24 @@ class TestPools:
 
 def test_refused_tenants_are_known() -> None:
     assert compiled(tenants=[tenant("red", refused=True), tenant("blue")]).refused == {RED}
+
+
+@pytest.mark.parametrize(
+    ("adapters", "says"),
+    [
+        (["x", "x"], "several adapters have the name x; give each"),
+        (["tiny"], "the model's own name, 'tiny'; rename one"),
+        (["text"], "'text' is a type of a message's part.*rename it"),
+        (["X"], "engine.adapters.0.name"),
+        (["x" * 64], "engine.adapters.0.name"),
+        ([""], "engine.adapters.0.name"),
+        ([f"x{number}" for number in range(33)], "at most 32"),
+    ],
+)
+def test_an_adapter_has_a_name_that_nothing_else_has(adapters: list[str], says: str) -> None:
+    assert pool(adapters=[f"x{number}" for number in range(32)])
+    with pytest.raises(SpecError, match=says):
+        pool(adapters=adapters)
 
 
 @pytest.mark.parametrize("name", ["a" * 41, "-a", "A", "a.b", "1a"])

@@ -20,7 +20,13 @@ DOCUMENTS: dict[str, Document] = {
     "PublicSource": {"metadata": METADATA, "spec": {"withdrawn": False}, "status": {"conditions": []}},
     "ServingPool": {
         "metadata": METADATA,
-        "spec": {"allowedTenants": {"namespaces": {}}, "model": {"name": "tiny"}, "sharing": {"stage": "Tenant"}, "replicas": 1},
+        "spec": {
+            "allowedTenants": {"namespaces": {}},
+            "model": {"name": "tiny"},
+            "sharing": {"stage": "Tenant"},
+            "replicas": 1,
+            "engine": {"image": "i", "adapters": [{"name": "x", "source": {"imagePath": "/x"}}]},
+        },
     },
     "Secret": {"metadata": METADATA, "data": {"k": "dg=="}},
     "Namespace": {"metadata": METADATA},
@@ -49,6 +55,7 @@ COUNTS = [
     ("ServingPool", ("spec", "allowedTenants")),
     ("ServingPool", ("spec", "model", "name")),
     ("ServingPool", ("spec", "sharing")),
+    ("ServingPool", ("spec", "engine", "adapters")),
     ("Secret", ("data", "k")),
     ("Secret", ("metadata", "resourceVersion")),
     ("Namespace", ("metadata", "labels")),
@@ -59,6 +66,7 @@ COUNTS_NOT = [
     ("Tenant", ("status", "conditions")),
     ("PublicSource", ("status", "conditions")),
     ("ServingPool", ("spec", "replicas")),
+    ("ServingPool", ("spec", "engine", "image")),
     ("ServingPool", ("metadata", "generation")),
     ("ServingPool", ("metadata", "resourceVersion")),
     ("Secret", ("metadata", "labels")),
@@ -74,6 +82,12 @@ def test_what_gateways_compile_counts(kind: str, path: tuple[str, ...]) -> None:
 @pytest.mark.parametrize(("kind", "path"), COUNTS_NOT)
 def test_what_they_do_not_compile_counts_not(kind: str, path: tuple[str, ...]) -> None:
     assert policy_items(kind, changed(kind, *path)) == policy_items(kind, DOCUMENTS[kind])
+
+
+def test_a_pool_without_adapters_counts_as_for_gateways_that_know_of_none() -> None:
+    before = policy_items("ServingPool", changed("ServingPool", "spec", "engine", value={"image": "i"}))
+    assert before == policy_items("ServingPool", changed("ServingPool", "spec", "engine", value={"adapters": []}))
+    assert b"adapters" not in before
 
 
 def test_a_kind_that_is_not_known_is_no_policy() -> None:

@@ -26,6 +26,7 @@ SECOND = replace(PLATFORM, guard_image="registry.example/guard:0.2.0", guard_ver
 # Not renewed with the golden files: with other digests every pool of the world rolls when its operator is upgraded.
 INPUTS = {
     "plain": "sha256:a02d3450279b5aba4ed5acda0d6ecc40a33ed94738450f81f41e05655dc31e35",
+    "adapters": "sha256:8113a70c06d9d19f4586d0959994d7892f160dc58c4505dde3fa353538215cb4",
     "full": "sha256:d62191e06f547fa315f25d348ee8468e932e872a4a21dca0678021f2aa776dea",
 }
 

@@ -27,7 +27,7 @@ from cachescope.core.heads import Heads
 from cachescope.core.leases import GUARD, LeaseStatement, lease_name, write_lease
 from cachescope.core.ledgers import AUTHORIZATION_HEAD, Floor, Ledger, Lineage, Role, advanced
 from cachescope.core.permits import permit_keys
-from cachescope.core.record import EngineDigests
+from cachescope.core.record import EngineDigests, Loaded
 from cachescope.core.scopes import Credential
 from cachescope.core.statements import CHALLENGE_HEADER, STATEMENT_HEADER
 from cachescope.core.types import Digest, Epoch, TargetKind, TargetName
@@ -272,8 +272,8 @@ class WholePath:
         keys.ring = permit_keys(snapshot.keys.root, POOL_UID)
         engine = EngineDigests(*(Digest(f"sha256:{digit * 64}") for digit in "123"))
         settings = settings_of(POOL_UID, self.pool_target())
-        process = GuardProcess(settings, source=self.heads, keys=keys, clock=lambda: self.clock_ms, digests=lambda: engine)
-        process.engine = engine
+        process = GuardProcess(settings, source=self.heads, keys=keys, clock=lambda: self.clock_ms, digests=lambda: Loaded(engine))
+        process.loaded = Loaded(engine)
         return process
 
 

@@ -16,6 +16,7 @@ from typing import Final
 
 from cachescope.api.cel_ledgers import EPOCH_LEDGER
 from cachescope.api.cel_rule import Rule
+from cachescope.core.adapters import RESERVED
 from cachescope.core.classes import WIDEST, DataClass
 from cachescope.core.service_accounts import PATTERN as SERVICE_ACCOUNT
 from cachescope.core.spiffe import PATTERN as SPIFFE_ID
@@ -37,6 +38,27 @@ _SERVING_POOL = (
         "matchLabels belong to `from: Selector`, and would otherwise admit every namespace or none; "
         "set them, not empty, with `from: Selector` and only then",
         ("spec", "allowedTenants", "namespaces"),
+    ),
+    Rule(
+        "!has(self.engine.adapters) || self.engine.adapters.all(item, item.name != self.model.name)",
+        "an adapter has a name of its own, because clients ask by it for the adapter or the model; rename one of the two",
+        ("spec",),
+    ),
+    Rule(
+        "!has(self.adapters) || self.adapters.all(item, self.adapters.exists_one(other, other.name == item.name))",
+        "adapters have names of their own, because clients ask by them; give each another name",
+        ("spec", "engine"),
+    ),
+    Rule(
+        f"!has(self.adapters) || self.adapters.all(item, !(item.name in {list(RESERVED)}))",
+        f"an adapter is not named {', '.join(RESERVED)}, which the engine takes for types of a message's parts; rename it",
+        ("spec", "engine"),
+    ),
+    Rule(
+        "!has(self.adapters) || self.adapters.all(item, [has(item.source.imagePath), has(item.source.persistentVolumeClaim),"
+        " has(item.source.huggingFace)].exists_one(is_set, is_set))",
+        "an adapter has one source; set exactly one of imagePath, persistentVolumeClaim and huggingFace",
+        ("spec", "engine"),
     ),
 )
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, ClassVar, Final, Literal
 
-from pydantic import AfterValidator, Field, JsonValue, StringConstraints, field_validator, model_validator
+from pydantic import AfterValidator, Field, JsonValue, StringConstraints, ValidationInfo, field_validator, model_validator
 
 from cachescope.api.documents import DNS_LABEL, OBJECT_NAME, Metadata, Resource, Strict
 from cachescope.api.statuses import ServingPoolStatus
+from cachescope.core.adapters import MAX_NAME, MOST_ADAPTERS, NAME, RESERVED
 
 QUANTITIES: dict[str, JsonValue] = {
     "type": "object",
@@ -46,14 +47,16 @@ Variable = Annotated[str, StringConstraints(max_length=8192)]
 
 
 class VolumeClaim(Strict):
-    """A model on a PersistentVolumeClaim of the pool's namespace."""
+    """Files on a PersistentVolumeClaim of the pool's namespace."""
 
     claim_name: str = Field(pattern=OBJECT_NAME, description="Name of the claim. It is mounted read-only.")
-    path: str = Field("", pattern=r"^([^/].*)?$", max_length=512, description="Folder or file of the model below the claim's root.")
+    path: str = Field(
+        "", pattern=r"^([^/].*)?$", max_length=512, description="Folder below the claim's root, or of a model the file."
+    )
 
 
 class HuggingFace(Strict):
-    """A model of the Hugging Face hub, fetched once by an init container and served from disk."""
+    """Files of the Hugging Face hub, fetched once by an init container and served from disk."""
 
     repository: str = Field(pattern=r"^[A-Za-z0-9._-]+/[A-Za-z0-9._-]+$", description="`owner/name` of the repository.")
     revision: str = Field(
@@ -71,11 +74,9 @@ class HuggingFace(Strict):
 
 
 class ModelSource(Strict):
-    """Where the model's files come from. Exactly one field MUST be set."""
+    """Where the files of a model or an adapter come from. Exactly one field MUST be set."""
 
-    image_path: str | None = Field(
-        None, pattern=r"^/", max_length=512, description="Absolute path of the model inside the engine's image."
-    )
+    image_path: str | None = Field(None, pattern=r"^/", max_length=512, description="Absolute path inside the engine's image.")
     persistent_volume_claim: VolumeClaim | None = None
     hugging_face: HuggingFace | None = None
 
@@ -91,6 +92,25 @@ class Model(Strict):
 
     name: str = Field(min_length=1, max_length=128, description="What clients send as `model`.")
     source: ModelSource
+
+
+class Adapter(Strict):
+    """A LoRA adapter that is served beside the model."""
+
+    name: str = Field(
+        pattern=NAME,
+        min_length=1,
+        max_length=MAX_NAME,
+        description="What clients send as `model` to be served by it. MUST be no name of the pool's model or of another adapter.",
+    )
+    source: ModelSource = Field(description="Where the adapter's files come from. Exactly one field MUST be set.")
+
+    @field_validator("name")
+    @classmethod
+    def _not_reserved(cls, name: str) -> str:
+        if name in RESERVED:
+            raise ValueError(f"{name!r} is a type of a message's part, which the engine would take for the adapter; rename it")
+        return name
 
 
 class Engine(Strict):
@@ -109,6 +129,18 @@ class Engine(Strict):
     env: dict[str, Variable] = Field(
         {}, max_length=128, description="Further environment. Variables that open a door past the guard are refused."
     )
+    adapters: tuple[Adapter, ...] = Field(
+        (),
+        max_length=MOST_ADAPTERS,
+        description="LoRA adapters, loaded with the model and kept in memory; no others are served. A change rolls the pods.",
+    )
+
+    @model_validator(mode="after")
+    def _named_apart(self) -> Engine:
+        names = [adapter.name for adapter in self.adapters]
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise ValueError(f"several adapters have the name {', '.join(twice)}; give each a name of its own")
+        return self
 
 
 class Gpus(Strict):
@@ -267,6 +299,24 @@ class ServingPoolSpec(Strict):
     sharing: Sharing = Sharing()
     fence: Fence = Fence()
     guard: Guard = Guard()
+
+    @field_validator("engine")
+    @classmethod
+    def _adapters_apart(cls, engine: Engine, info: ValidationInfo) -> Engine:
+        model = info.data.get("model")  # absent when it is at fault itself
+        if isinstance(model, Model) and model.name in {adapter.name for adapter in engine.adapters}:
+            raise ValueError(f"an adapter has the model's own name, {model.name!r}; rename one of the two")
+        return engine
+
+    @property
+    def sources(self) -> tuple[ModelSource, ...]:
+        """Where files come from: those of the model, then those of its adapters."""
+        return (self.model.source, *(adapter.source for adapter in self.engine.adapters))
+
+    @property
+    def fetches(self) -> int:
+        """How many of them an init container fetches."""
+        return sum(source.hugging_face is not None for source in self.sources)
 
 
 class ServingPool(Resource):

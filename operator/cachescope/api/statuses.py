@@ -53,12 +53,20 @@ class RouteStatus(Status):
     )
 
 
+class AdapterStatus(Status):
+    """Digest of one LoRA adapter."""
+
+    name: str = Field(description="What clients send as `model`.")
+    digest: str = Field(description="Of the adapter's files.")
+
+
 class EngineStatus(Status):
     """Digests of what engines loaded; several while a rollout is under way."""
 
     model: str = Field(description="Of the model's files.")
     tokenizer: str = Field(description="Of the tokenizer and its chat template.")
     runtime: str = Field(description="Of the engine, its version and the arguments that reach the cache.")
+    adapters: tuple[AdapterStatus, ...] = Field((), description="Of the LoRA adapters.")
 
 
 class ServingPoolStatus(ConditionedStatus):

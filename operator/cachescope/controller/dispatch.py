@@ -7,6 +7,7 @@ from typing import Final
 
 from cachescope.controller.store import Key, Store
 from cachescope.controller.watched_kinds import API_KEYS, CHILDREN, WATCHED
+from cachescope.core.adapters import served_names
 from cachescope.core.labels import POOL_LABEL
 from cachescope.core.leases import namespace_of
 from cachescope.core.ledgers import AUTHORIZATION, AUTHORIZATION_HEAD
@@ -101,7 +102,7 @@ def _pools_of_epoch(store: Store, namespace: str, documents: Iterable[Document])
 
 
 def _neighbours(store: Store, key: Key, documents: list[Document]) -> Iterator[Key]:
-    """Others whose verdict depends on whether a pool or tenant exists, or on which model it serves."""
+    """Others whose verdict depends on whether a pool or tenant exists, or on which names it serves."""
     if len(documents) == 1:
         if key.kind != "CacheScope":
             yield from (_key("CacheScope", item) for item in store.all("CacheScope", key.namespace))
@@ -111,12 +112,11 @@ def _neighbours(store: Store, key: Key, documents: list[Document]) -> Iterator[K
         # Also those that it names no more, or never did: each holds the incidents of every scope of the namespace.
         yield from (_key("ServingPool", item) for item in store.all("ServingPool", key.namespace))
     if key.kind == "ServingPool":
-        models = {_model(item) for item in documents}
-        if len(documents) == 1 or len(models) > 1:
-            pools = store.all("ServingPool", key.namespace)
-            yield from (
-                _key("ServingPool", item) for item in pools if _model(item) in models and item["metadata"]["name"] != key.name
-            )
+        served = [set(served_names(item)) for item in documents]
+        if len(documents) == 1 or served[0] != served[-1]:
+            names = set().union(*served)
+            pools = [item for item in store.all("ServingPool", key.namespace) if item["metadata"]["name"] != key.name]
+            yield from (_key("ServingPool", item) for item in pools if names.intersection(served_names(item)))
 
 
 def _owners(documents: Iterable[Document]) -> set[str]:
@@ -134,10 +134,6 @@ def _owners(documents: Iterable[Document]) -> set[str]:
 def _secret_names(tenant: Document) -> set[str]:
     identities = (tenant.get("spec") or {}).get("identities") or {}
     return {str(item.get("secretName")) for item in identities.get("apiKeys") or ()}
-
-
-def _model(document: Document) -> str:
-    return str(((document.get("spec") or {}).get("model") or {}).get("name", ""))
 
 
 def _key(kind: str, document: Document) -> Key:

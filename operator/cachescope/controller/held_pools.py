@@ -15,12 +15,13 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from cachescope.api.documents import parse
-from cachescope.api.pools import HuggingFace, ModelSource, ServingPool
+from cachescope.api.pools import Adapter, HuggingFace, ModelSource, ServingPool
 from cachescope.core.errors import SpecError
 from cachescope.kube.rest import Document
 from cachescope.manifests.revisions import Revision
 
 _FETCH: Final = "fetch-model"
+_FETCH_ADAPTER: Final = "fetch-adapter-"
 _IMAGE: Final = ModelSource(image_path="/")
 _HUB: Final = ModelSource(hugging_face=HuggingFace(repository="not/known", revision="0" * 40))
 _NO_NAME: Final = "unreadable"
@@ -52,11 +53,12 @@ def held(pool: ServingPool, revision: Revision, replicas: int | None) -> Serving
         revision: The template in use.
         replicas: The number of pods that there is; `None` when there is no Deployment.
     """
-    names = {item.get("name") for item in revision.template["spec"].get("initContainers") or ()}
-    source = _HUB if _FETCH in names else _IMAGE
-    model = pool.spec.model.model_copy(update={"source": source})
+    names = {str(item.get("name")) for item in revision.template["spec"].get("initContainers") or ()}
+    fetched = sorted(name for name in names if name.startswith(_FETCH_ADAPTER))
+    model = pool.spec.model.model_copy(update={"source": _HUB if _FETCH in names else _IMAGE})
+    engine = pool.spec.engine.model_copy(update={"adapters": tuple(Adapter(name=name, source=_HUB) for name in fetched)})
     number = pool.spec.replicas if replicas is None else replicas
-    return pool.model_copy(update={"spec": pool.spec.model_copy(update={"model": model, "replicas": number})})
+    return pool.model_copy(update={"spec": pool.spec.model_copy(update={"model": model, "engine": engine, "replicas": number})})
 
 
 def _salvaged(document: Document, fault: SpecError) -> ServingPool | None:

@@ -13,6 +13,7 @@ from cachescope.api.pools import ServingPool
 from cachescope.controller import pod_faults
 from cachescope.controller.fences import Fence
 from cachescope.controller.lease_book import Life, Process
+from cachescope.core.adapters import served_names
 from cachescope.core.ledgers import Flags
 from cachescope.kube.rest import Document
 from cachescope.manifests.revisions import Revision
@@ -33,7 +34,7 @@ class Fault:
 
 @dataclass(frozen=True)
 class Elder:
-    """Another pool of the namespace that serves the model's name first.
+    """Another pool of the namespace that serves the model's name first, for its model or for an adapter.
 
     Attributes:
         name: Its name.
@@ -64,6 +65,7 @@ class Observed:
         minimum_guard: Guards below it get no requests; `None` for any.
         home: The installation's namespace.
         elder: Who serves the model's name first.
+        elders_of_adapters: Name of the pool that serves an adapter's name first, by that name.
         shared: Whether pools of its namespace may serve tenants of others.
         invalid: Why the spec cannot be obeyed.
         fault: What else is in the way.
@@ -85,6 +87,7 @@ class Observed:
     minimum_guard: str | None = None
     home: str = ""
     elder: Elder | None = None
+    elders_of_adapters: Mapping[str, str] = field(default_factory=dict)
     shared: bool = True
     invalid: str = ""
     fault: Fault | None = None
@@ -160,7 +163,7 @@ def older(version: str, than: str) -> bool:
 
 
 def elder_of(pool: ServingPool, others: Sequence[Mapping[str, Any]], *, shared: bool = True) -> Elder | None:
-    """The pool of the namespace that serves the same model name first; `None` when it is this one.
+    """The pool of the namespace that serves the name of a pool's model first; `None` when it is this one.
 
     As gateways choose it: also a pool that cannot be read keeps its model name.
 
@@ -169,17 +172,32 @@ def elder_of(pool: ServingPool, others: Sequence[Mapping[str, Any]], *, shared: 
         others: All pools of its namespace.
         shared: Whether pools of that namespace may serve tenants of others.
     """
+    older_ones = _older_ones(pool, others, pool.spec.model.name)
+    if not older_ones:
+        return None
+    everywhere = not shared or any(_admits_all_of(item, pool) for item in older_ones)
+    return Elder(str(older_ones[0]["metadata"]["name"]), everywhere)
+
+
+def elders_of_adapters(pool: ServingPool, others: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """The pool of the namespace that serves the name of an adapter first, by that name, where it is not this one.
+
+    Args:
+        pool: The pool.
+        others: All pools of its namespace.
+    """
+    found = {adapter.name: _older_ones(pool, others, adapter.name) for adapter in pool.spec.engine.adapters}
+    return {name: str(older_ones[0]["metadata"]["name"]) for name, older_ones in found.items() if older_ones}
+
+
+def _older_ones(pool: ServingPool, others: Sequence[Mapping[str, Any]], served: str) -> list[Mapping[str, Any]]:
+    """Older pools that serve a name, the oldest first."""
 
     def age(document: Mapping[str, Any]) -> tuple[str, str]:
         return document["metadata"].get("creationTimestamp", ""), document["metadata"]["uid"]
 
     mine = (pool.metadata.creation_timestamp, pool.uid)
-    rivals = [item for item in others if _model_name(item) == pool.spec.model.name and item["metadata"]["uid"] != pool.uid]
-    older_ones = sorted((item for item in rivals if age(item) < mine), key=age)
-    if not older_ones:
-        return None
-    everywhere = not shared or any(_admits_all_of(item, pool) for item in older_ones)
-    return Elder(str(older_ones[0]["metadata"]["name"]), everywhere)
+    return sorted((item for item in others if age(item) < mine and served in served_names(item)), key=age)
 
 
 def _admits_all_of(other: Mapping[str, Any], pool: ServingPool) -> bool:
@@ -190,7 +208,3 @@ def _admits_all_of(other: Mapping[str, Any], pool: ServingPool) -> bool:
     namespaces = ((other.get("spec") or {}).get("allowedTenants") or {}).get("namespaces") or {}
     theirs = namespaces.get("matchLabels")
     return isinstance(theirs, Mapping) and bool(theirs) and theirs.items() <= mine.items()
-
-
-def _model_name(document: Mapping[str, Any]) -> Any:  # noqa: ANN401 - what a document holds
-    return ((document.get("spec") or {}).get("model") or {}).get("name")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from cachescope.api.conditions import ConditionType, Reason
 from cachescope.api.pools import ServingPool
-from cachescope.api.statuses import EngineStatus, GuardStatus, RouteStatus, ServingPoolStatus
+from cachescope.api.statuses import AdapterStatus, EngineStatus, GuardStatus, RouteStatus, ServingPoolStatus
 from cachescope.controller import pod_faults
 from cachescope.controller.fence_verdicts import fence_verdict
 from cachescope.controller.lease_book import Process
@@ -83,9 +83,17 @@ def _routes(pool: ServingPool) -> tuple[RouteStatus, ...]:
 
 
 def _engines(guards: Sequence[Process]) -> tuple[EngineStatus, ...]:
-    found = {guard.statement.engine for guard in guards if guard.statement and guard.statement.engine}
-    digests = sorted((item.model, item.tokenizer, item.runtime) for item in found)
-    return tuple(EngineStatus(model=model, tokenizer=tokenizer, runtime=runtime) for model, tokenizer, runtime in digests)
+    said = [guard.statement for guard in guards if guard.statement]
+    found = {(item.engine, tuple(sorted(item.adapters.items()))) for item in said if item.engine}
+    digests = sorted((engine.model, engine.tokenizer, engine.runtime, adapters) for engine, adapters in found)
+    return tuple(
+        EngineStatus(model=model, tokenizer=tokenizer, runtime=runtime, adapters=_adapters(adapters))
+        for model, tokenizer, runtime, adapters in digests
+    )
+
+
+def _adapters(named: Iterable[tuple[str, str]]) -> tuple[AdapterStatus, ...]:
+    return tuple(AdapterStatus(name=name, digest=digest) for name, digest in named)
 
 
 def _guard(guard: Process, *, live: bool) -> GuardStatus:

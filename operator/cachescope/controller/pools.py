@@ -16,7 +16,7 @@ from cachescope.api.pools import Fence, ServingPool
 from cachescope.controller.declared_epochs import of_pool
 from cachescope.controller.held_pools import declared, held
 from cachescope.controller.installation import Installation
-from cachescope.controller.observed_pools import Fault, Observed, elder_of
+from cachescope.controller.observed_pools import Fault, Observed, elder_of, elders_of_adapters
 from cachescope.controller.pool_status import pool_conditions, pool_status
 from cachescope.controller.store import Key
 from cachescope.controller.verdicts import Verdict, fields_of, report
@@ -246,6 +246,7 @@ class Pools:
             minimum_guard=site.settings.minimum_guard_version,
             home=site.platform.namespace,
             elder=elder_of(pool, store.all("ServingPool", pool.namespace), shared=shared),
+            elders_of_adapters=elders_of_adapters(pool, store.all("ServingPool", pool.namespace)),
             shared=shared,
             invalid=this.invalid,
             fault=this.fault,

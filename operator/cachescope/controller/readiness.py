@@ -31,13 +31,23 @@ def readiness(seen: Observed) -> Verdict:
 
 
 def name_taken(seen: Observed) -> str:
-    """Who serves the model's name, and what to do; empty for nobody else."""
+    """Who serves the model's name or those of adapters first, and what to do; empty for nobody else."""
     if seen.elder is None:
-        return ""
+        return _adapters_taken(seen)
     whose = "their requests" if seen.elder.everywhere else "the requests of this namespace's tenants"
     return (
         f"the model name {seen.pool.spec.model.name!r} is served by the older pool {seen.elder.name!r} of this namespace, "
         f"which gets {whose}; change spec.model.name, or delete one of the two pools"
+    )
+
+
+def _adapters_taken(seen: Observed) -> str:
+    if not seen.elders_of_adapters:
+        return ""
+    who = ", ".join(f"{name!r} by {elder!r}" for name, elder in sorted(seen.elders_of_adapters.items()))
+    return (
+        f"older pools of this namespace serve names of adapters, at least to its tenants: {who}; "
+        "rename these in spec.engine.adapters, or take them out of one of the two pools"
     )
 
 

@@ -6,7 +6,7 @@ Rules, in the order in which they are checked:
 2. the permit names this pool, this pod and this process;
 3. it is for this method and path, and for these exact body bytes;
 4. its tick is not above the guard's own and not older than the maximal age (the guard's own clock alone decides);
-5. it was made for what this engine loaded;
+5. it was made for what this engine loaded, adapter included;
 6. its epochs name the pool, and are those that stand (`heads.judge`): of another lineage, denied, or behind, it is refused; ahead
    of what this guard has read, the guard reads again, once;
 7. it reuses no more than this guard may let it: nothing but `Fresh` without a right or while an incident bypasses reuse, and
@@ -24,6 +24,7 @@ from typing import Final
 
 from cachescope.core.heads import Heads, Standing, judge
 from cachescope.core.permits import Permit
+from cachescope.core.record import ABSENT, Loaded
 from cachescope.core.types import Digest, Reuse, ScopeClass, TargetName
 
 
@@ -102,7 +103,7 @@ class GuardState:
         boot_id: Its process.
         tick: Its own tick now, in milliseconds.
         max_age_ms: How old a permit's tick may be.
-        runtime_digest: What its engine loaded, or `None` while it is not known.
+        loaded: What its engine loaded, or `None` while it is not known.
         heads: The heads that it applied last, or `None` before its first right.
         right: Whether its right lasts.
         fresh: Whether it serves `Fresh` permits without a right.
@@ -114,7 +115,7 @@ class GuardState:
     boot_id: str
     tick: int
     max_age_ms: int
-    runtime_digest: Digest | None
+    loaded: Loaded | None
     heads: Heads | None
     right: bool
     fresh: bool = False
@@ -122,13 +123,13 @@ class GuardState:
 
 def refusal(permit: Permit, request: Request, state: GuardState) -> Refusal | None:
     """Apply rules 1 to 7; `None` means that only single use is left to check."""
-    if state.heads is None or state.runtime_digest is None or not (state.right or state.fresh):
+    if state.heads is None or state.loaded is None or not (state.right or state.fresh):
         return Refusal.NO_RIGHT
     return (
         _wrong_process(permit, state)
         or _wrong_request(permit, request)
         or _wrong_age(permit, state)
-        or (Refusal.OTHER_RUNTIME if permit.runtime_digest != state.runtime_digest else None)
+        or _wrong_engine(permit, state.loaded)
         or _wrong_epochs(permit, state, state.heads)
         or _wrong_reuse(permit, state, state.heads)
     )
@@ -150,6 +151,11 @@ def _wrong_age(permit: Permit, state: GuardState) -> Refusal | None:
     if permit.tick > state.tick:
         return Refusal.TICK_AHEAD
     return Refusal.TOO_OLD if state.tick - permit.tick > state.max_age_ms else None
+
+
+def _wrong_engine(permit: Permit, loaded: Loaded) -> Refusal | None:
+    known = permit.adapter_digest == ABSENT or permit.adapter_digest in loaded.adapters.values()
+    return None if known and permit.runtime_digest == loaded.engine.runtime else Refusal.OTHER_RUNTIME
 
 
 REFUSED: Final[Mapping[Standing, Refusal]] = {

@@ -40,6 +40,7 @@ _REFUSED_OPTIONS = {
     "--tool-parser-plugin": "loads code into the engine that nobody checked; remove it",
     "--reasoning-parser-plugin": "loads code into the engine that nobody checked; remove it",
     "--io-processor-plugin": "loads code into the engine that nobody checked; remove it",
+    "--default-mm-loras": "loads adapters that no request names and no record holds; remove it",
     "--ec-transfer-config": "moves encoder outputs, which no salt separates; remove it",
     "--data-parallel-multi-port-external-lb": "starts several API servers; run one replica of the pool for each",
     "--data-parallel-hybrid-lb": "starts several API servers; run one replica of the pool for each",
@@ -59,7 +60,8 @@ _JUDGED_BY_VALUE = (
     "--prefix-caching-hash-algo",
     "--enable-log-requests",
 )
-_NEVER_ABBREVIATED = (*_REFUSED_OPTIONS, *_JUDGED_BY_VALUE)
+_READ_BY_ADAPTERS = ("--enable-lora", "--lora-modules", "--max-cpu-loras", "--max-loras")
+_NEVER_ABBREVIATED = (*_REFUSED_OPTIONS, *_JUDGED_BY_VALUE, *_READ_BY_ADAPTERS)
 _REFUSED_VARIABLES = {
     "VLLM_USE_RUST_FRONTEND": "starts a front end that loads no middleware; unset it",
     "VLLM_SERVER_DEV_MODE": "opens routes that control the engine; unset it",

@@ -24,6 +24,7 @@ from cachescope.core.ledger_documents import parse_mark
 from cachescope.core.ledgers import AUTHORIZATION, Mark, authorization_key, write_mark
 from cachescope.core.record import EngineDigests
 from cachescope.core.signed import claimed, read_signed, sign
+from cachescope.core.types import Digest
 
 GUARD = "Guard"
 GATEWAY = "Gateway"
@@ -60,6 +61,7 @@ class LeaseStatement:
         fresh_ms: How long it may go on without a right: of a guard the longest `Fresh` request, of a gateway how long it issues
             `Fresh` permits; 0 when it refuses everything.
         engine: What the engine loaded; `None` for a gateway, and while it is not known.
+        adapters: Digest of each LoRA adapter that it loaded, by name; a lease without any is written as before there were any.
         released: Whether the process ended cleanly: it holds no right, and never will again.
         routable: Of a gateway: UIDs of the pods that it routes to, by pool UID.
     """
@@ -76,6 +78,7 @@ class LeaseStatement:
     fresh_ms: int = 0
     released: bool = False
     engine: EngineDigests | None = None
+    adapters: Mapping[str, Digest] = field(default_factory=dict)
     routable: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
@@ -108,7 +111,10 @@ def write_lease(key: Key, statement: LeaseStatement) -> str:
     """Sign what a process says of itself."""
     marks = {name: write_mark(mark) for name, mark in statement.acknowledged.items()}
     engine = asdict(statement.engine) if statement.engine else None
-    return sign(key, _PURPOSE, {**vars(statement), "acknowledged": marks, "engine": engine}, deflated=True)
+    written = {**vars(statement), "acknowledged": marks, "engine": engine}
+    if not statement.adapters:
+        del written["adapters"]
+    return sign(key, _PURPOSE, written, deflated=True)
 
 
 def read_lease(keys: KeyRing, text: str, *, name: str) -> LeaseStatement:
@@ -155,6 +161,7 @@ def _parse(payload: Mapping[str, Any]) -> LeaseStatement:
         witnesses={str(name): _object(item) for name, item in payload["witnesses"].items()},
         routable={str(pool): tuple(map(str, pods)) for pool, pods in payload["routable"].items()},
         engine=_engine(payload["engine"]),
+        adapters={str(name): _text(name, item) for name, item in payload.get("adapters", {}).items()},
         released=released,
     )
     _check(statement)

@@ -13,6 +13,7 @@ from cachescope.core.epochs import EpochVector, epoch
 from cachescope.core.errors import SpecError, WireFormatError
 from cachescope.core.heads import Epochs, Seen
 from cachescope.core.keys import Key, KeyRing
+from cachescope.core.record import ABSENT
 from cachescope.core.signed import read_signed, sign
 from cachescope.core.types import Digest, Reuse, ScopeClass, TargetName
 
@@ -37,6 +38,7 @@ class Permit:
         body_digest: SHA-256 of the exact body bytes sent upstream.
         record_digest: Digest of the identity record.
         runtime_digest: Runtime that the salt was made for.
+        adapter_digest: Adapter that the salt was made for, or empty; a permit without one is written as before there were any.
         scope: Class of the request.
         epochs: The epochs of its targets.
         seen: The ledger states that the gateway saw.
@@ -57,6 +59,7 @@ class Permit:
     epochs: Epochs
     seen: Seen
     reuse: Reuse
+    adapter_digest: Digest = ABSENT
 
 
 def permit_keys(root: KeyRing, pool_uid: str) -> KeyRing:
@@ -71,7 +74,8 @@ def write_permit(key: Key, permit: Permit) -> str:
         "epochs": (epochs.cache.entries, epochs.authorization.entries),
         "seen": (seen.lineage, seen.sequence, seen.authorization_lineage, seen.authorization_sequence),
     }
-    return sign(key, _PURPOSE, {**vars(permit), **written})
+    unwritten = set() if permit.adapter_digest else {"adapter_digest"}
+    return sign(key, _PURPOSE, {name: value for name, value in {**vars(permit), **written}.items() if name not in unwritten})
 
 
 def read_permit(keys: KeyRing, text: str) -> Permit:

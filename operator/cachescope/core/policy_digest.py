@@ -95,8 +95,10 @@ def _declared(document: Document) -> Document:
 
 def _pool(document: Document) -> Document:
     spec = document["spec"]
-    model = spec.get("model") or {}
-    return {"allowedTenants": spec.get("allowedTenants"), "model": model.get("name"), "sharing": spec.get("sharing")}
+    model, adapters = spec.get("model") or {}, (spec.get("engine") or {}).get("adapters") or []
+    # A pool without adapters counts as it did before there were any.
+    named = {"adapters": [adapter.get("name") for adapter in adapters]} if adapters else {}
+    return {"allowedTenants": spec.get("allowedTenants"), "model": model.get("name"), "sharing": spec.get("sharing"), **named}
 
 
 def _secret(document: Document) -> Document:

@@ -5,7 +5,8 @@ Everything that can change the token sequence or the attention is in it. It is c
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 from cachescope.core.digests import Plain, digest
 from cachescope.core.epochs import EpochVector
@@ -30,6 +31,27 @@ class EngineDigests:
     tokenizer: Digest
     runtime: Digest
     adapter: Digest = ABSENT
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """What one engine process loaded, once for all requests.
+
+    Attributes:
+        engine: Its model, tokenizer and runtime.
+        adapters: Digest of each adapter that it serves, by the name that requests ask for.
+    """
+
+    engine: EngineDigests
+    adapters: Mapping[str, Digest] = field(default_factory=dict)
+
+    def serving(self, adapter: str = "") -> EngineDigests:
+        """What serves a request for an adapter, or without a name for the model itself.
+
+        Raises:
+            KeyError: It did not load that adapter.
+        """
+        return replace(self.engine, adapter=self.adapters[adapter]) if adapter else self.engine
 
 
 @dataclass(frozen=True)

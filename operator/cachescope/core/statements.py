@@ -6,13 +6,15 @@ one answer proves that this process is guarded, that the guard holds the pool's 
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from cachescope.core.errors import WireFormatError
 from cachescope.core.keys import Key, KeyRing
-from cachescope.core.record import EngineDigests
+from cachescope.core.record import EngineDigests, Loaded
 from cachescope.core.signed import key_id_of, read_signed, sign
+from cachescope.core.types import Digest
 
 CHALLENGE_HEADER = "x-cachescope-challenge"
 STATEMENT_HEADER = "x-cachescope-statement"
@@ -37,6 +39,8 @@ class Statement:
         authorization_sequence: Its sequence.
         right_ms: Milliseconds that its right still lasts; with 0 it takes `Fresh` permits alone.
         version: Version of the guard.
+        adapters: Digest of each LoRA adapter that the engine serves, by name; a statement without any is written as before there
+            were any.
     """
 
     nonce: str
@@ -51,6 +55,12 @@ class Statement:
     authorization_sequence: int
     right_ms: int
     version: str
+    adapters: Mapping[str, Digest] = field(default_factory=dict, kw_only=True)
+
+    @property
+    def loaded(self) -> Loaded:
+        """What the engine loaded."""
+        return Loaded(self.engine, self.adapters)
 
 
 @dataclass(frozen=True)
@@ -66,7 +76,10 @@ class SignedStatement(Statement):
 
 def write_statement(key: Key, statement: Statement) -> str:
     """Sign a statement; the result is the value of the header `x-cachescope-statement`."""
-    return sign(key, _PURPOSE, asdict(statement))
+    fields = asdict(statement)
+    if not statement.adapters:
+        del fields["adapters"]
+    return sign(key, _PURPOSE, fields)
 
 
 def read_statement(keys: KeyRing, text: str, *, nonce: str) -> SignedStatement:
@@ -86,8 +99,10 @@ def read_statement(keys: KeyRing, text: str, *, nonce: str) -> SignedStatement:
 
 
 def _parse(payload: dict[str, Any], key_id: str) -> SignedStatement:
-    engine = payload.pop("engine")
-    for name, value in [*payload.items(), *engine.items()]:
+    engine, adapters = payload.pop("engine"), payload.pop("adapters", {})
+    for name, value in payload.items():
         if type(value) is not (int if name in _INTEGERS else str):
             raise TypeError(f"{name} is of another type")
-    return SignedStatement(**payload, engine=EngineDigests(**engine), key_id=key_id)
+    if not all(type(value) is str for value in (*engine.values(), *adapters.values())):
+        raise TypeError("a digest is of another type")
+    return SignedStatement(**payload, engine=EngineDigests(**engine), key_id=key_id, adapters=adapters)

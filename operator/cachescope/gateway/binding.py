@@ -7,7 +7,7 @@ Rules:
   shared;
 - cache epochs (pool, scope) stand in the pool's ledger, authorization epochs (tenant, compartment, principal) in its namespace's;
 - a permit allows reuse only under the gateway's own right, to a guard that has one, and where nothing switched reuse off;
-- the salt is made for what the chosen endpoint loaded, and the permit says so;
+- the salt is made for what the chosen endpoint loaded, be it for an adapter, and the permit says so;
 - a permit is signed with the key that the guard last signed with: after a rotation the guard may not have the newest one yet.
 """
 
@@ -24,7 +24,7 @@ from cachescope.core.epochs import EpochVector, target_name
 from cachescope.core.heads import Epochs, Seen
 from cachescope.core.keys import Key, KeyRing
 from cachescope.core.permits import Permit
-from cachescope.core.record import ABSENT, IdentityRecord
+from cachescope.core.record import ABSENT, EngineDigests, IdentityRecord
 from cachescope.core.salts import NONCE_BYTES, salt
 from cachescope.core.scopes import Subject, namespace
 from cachescope.core.statements import SignedStatement, Statement
@@ -134,15 +134,15 @@ def targets_of(key: Key, identity: Identity) -> tuple[TargetName, TargetName]:
     )
 
 
-def record(asker: Asker, content: Content, statement: Statement) -> IdentityRecord:
-    """The identity record of a request on one endpoint."""
+def record(asker: Asker, content: Content, loaded: EngineDigests) -> IdentityRecord:
+    """The identity record of a request on one endpoint, which loaded the model and the adapter that serve it."""
     return IdentityRecord(
         cache_object="kv",
         pool_uid=asker.pool.uid,
         scope=asker.placement.scope_class,
         namespace=asker.namespace,
         content_digest=content.content,
-        engine=statement.engine,
+        engine=loaded,
         prompt_bundle_digest=content.context.prompt_bundle,
         toolset_digest=content.toolset,
         policy_revision=asker.scope.policy_revision,
@@ -176,10 +176,16 @@ def salt_of(keys: GatewayKeys, identity_record: IdentityRecord, reuse: Reuse, en
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """The chosen endpoint and the latest statement of its guard."""
+    """The chosen endpoint, the latest statement of its guard, and the adapter that the request asks for, or empty."""
 
     endpoint: Endpoint
     statement: SignedStatement
+    adapter: str = ""
+
+    @property
+    def loaded(self) -> EngineDigests:
+        """What serves the request there."""
+        return self.statement.loaded.serving(self.adapter)
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +212,7 @@ def permit(asker: Asker, identity_record: IdentityRecord, upstream: Upstream, *,
         body_digest=sha256(upstream.body),
         record_digest=identity_record.digest(),
         runtime_digest=statement.engine.runtime,
+        adapter_digest=identity_record.engine.adapter,
         scope=identity_record.scope,
         epochs=asker.all,
         seen=asker.seen,

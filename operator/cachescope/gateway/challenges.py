@@ -37,6 +37,10 @@ class Proof:
     statement: SignedStatement
     moved_at: int
 
+    def serves(self, adapter: str) -> bool:
+        """Whether the engine loaded an adapter; without a name, its model."""
+        return not adapter or adapter in self.statement.adapters
+
 
 @dataclass(frozen=True)
 class PoolTrust:

@@ -14,7 +14,6 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TypeVar, cast
 
-from cachescope.api.pools import ServingPool
 from cachescope.core.classes import Placement
 from cachescope.core.endpoints import pool_key
 from cachescope.core.handles import Expectation, Outcome
@@ -44,6 +43,7 @@ from cachescope.gateway.own_routes import (
     models_answer,
 )
 from cachescope.gateway.placing import placement_of
+from cachescope.gateway.policy import Served
 from cachescope.gateway.snapshot import Snapshot
 from cachescope.gateway.standing import InForce
 from cachescope.gateway.understanding import Asked, asked_of
@@ -189,7 +189,7 @@ class Decision:
         placement = placement_of(snapshot, identity, served.pool, asked.sent, now=self.now())
         if isinstance(placement, Answer):
             return placement
-        grant = self._grant(known, served.pool, placement)
+        grant = self._grant(known, served, placement)
         return self._concluded(admitted, found, grant) if grant else answer("no_endpoint")
 
     async def _let_in(self, head: RequestHead) -> Known | Answer:
@@ -208,22 +208,23 @@ class Decision:
                 return Known(found, identity)
             # Keys may have been fetched meanwhile, and what changed since then may have been acknowledged already.
 
-    def _grant(self, known: Known, pool: ServingPool, placement: Placement) -> Grant | None:
-        """Which engine of a pool serves an identity; `None` when none is routable, or nobody knows which epochs stand."""
+    def _grant(self, known: Known, served: Served, placement: Placement) -> Grant | None:
+        """Which engine serves an identity; `None` when none is routable that loaded it, or nobody knows which epochs stand."""
+        pool = served.pool
         snapshot, name = known.in_force.snapshot, pool_key(pool.namespace, pool.name)
         trust = snapshot.trusts.get(name)
         if trust is None:
             return None
         asker = snapshot.askers.of(known.identity, pool, placement)
-        chosen = self.fleet.choose(name, trust, asker.namespace.encode())
+        chosen = self.fleet.choose(name, trust, asker.namespace.encode(), served.adapter)
         if chosen is None:
             return None
-        engine = binding.Engine(chosen[0], chosen[1].statement)
+        engine = binding.Engine(chosen[0], chosen[1].statement, served.adapter)
         return Grant(known.in_force, known.identity, asker, placement, engine)
 
     def _concluded(self, admitted: Admitted, found: Understood, grant: Grant) -> Forward | Answer:
         asked = found.asked
-        bound = binding.record(grant.asker, asked.content, grant.engine.statement)
+        bound = binding.record(grant.asker, asked.content, grant.engine.loaded)
         cached, right = asked.cleaned.route.salt is not None, not grant.in_force.fresh_only
         made = Made(bound, binding.reuse_of(grant.asker, grant.engine.statement, right=right, cached=cached))
         if admitted.purpose is Purpose.HANDLE:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from cachescope.api.pools import ServingPool
 from cachescope.api.settings import Settings
 from cachescope.core.classes import Reason
 from cachescope.core.digests import sha256
@@ -178,9 +179,9 @@ def _decided(snapshot: Snapshot, identity: Identity, question: Question) -> Expl
     if isinstance(placement, Answer):
         return Explanation(placement.reason, placement.body.decode())
     asker = snapshot.askers.of(identity, pool, placement)
-    statement = _statement(pool.uid)
+    statement = _statement(pool)
     reuse = binding.reuse_of(asker, statement, right=True, cached=question.route.salt is not None)
-    record = binding.record(asker, asked.content, statement)
+    record = binding.record(asker, asked.content, statement.loaded.serving(served.adapter))
     lines = tuple(Line(name, show(record, asker), rule) for name, show, rule in _LINES)
     why = "; ".join(_BECAUSE[reason] for reason in placement.reasons)
     first = Line("scope", placement.scope_class.value, why)
@@ -207,7 +208,11 @@ _LINES: Final[tuple[tuple[str, _Show, str], ...]] = (
     ("modelDigest", lambda *_: "of the chosen engine", "what its guard computed from the files that it loaded"),
     ("tokenizerDigest", lambda *_: "of the chosen engine", "tokenizer and chat template, by the same guard"),
     ("runtimeDigest", lambda *_: "of the chosen engine", "engine, version, hash algorithm and arguments, by the same guard"),
-    ("adapterDigest", lambda *_: "of the chosen engine", "the LoRA adapter, by the same guard; empty without one"),
+    (
+        "adapterDigest",
+        lambda record, _: "of the chosen engine" if record.engine.adapter else "none",
+        "of the LoRA adapter that `model` names, by the same guard; none where it names the pool's own model",
+    ),
     ("promptBundleDigest", lambda record, _: record.prompt_bundle_digest or "none", "`promptBundle` of the context"),
     ("toolsetDigest", lambda record, _: record.toolset_digest or "none", "the tools of the body"),
     (
@@ -278,8 +283,10 @@ def _identity(policy: Policy, question: Question) -> Identity:
     return Identity(found[0].uid, who.credential, compartments=who.compartments)
 
 
-def _statement(pool_uid: str) -> Statement:
-    return Statement("explained", pool_uid, "pod", "boot", 0, _LOADED, "explained", 1, "explained", 1, right_ms=1, version="0.0.0")
+def _statement(pool: ServingPool) -> Statement:
+    adapters = {adapter.name: sha256(adapter.name.encode()) for adapter in pool.spec.engine.adapters}
+    made = Statement("explained", pool.uid, "pod", "boot", 0, _LOADED, "explained", 1, "explained", 1, right_ms=1, version="0.0.0")
+    return replace(made, adapters=adapters)
 
 
 def _completed(document: Document, namespace: str) -> Document:

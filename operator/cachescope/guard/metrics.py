@@ -43,7 +43,7 @@ def exposition(process: GuardProcess, requests: Requests) -> str:
         *_family("rounds_total", "counter", "Lease rounds by how they ended.", {"outcome": rounds}),
         *_family("head_sequence", "gauge", "Sequence of each applied ledger.", {"ledger": _sequences(process.source.heads)}),
         *_family("acknowledged_sequence", "gauge", "Sequence acknowledged of each.", {"ledger": _acknowledged(process)}),
-        *_gauge("digests_known", "Whether the engine's digests are known.", int(process.engine is not None)),
+        *_gauge("digests_known", "Whether the engine's digests are known.", int(process.loaded is not None)),
     ]
     return "\n".join(lines) + "\n"
 

@@ -27,7 +27,7 @@ from cachescope.core.heads import Heads
 from cachescope.core.leases import fresh_for_ms
 from cachescope.core.ledgers import Role
 from cachescope.core.permits import Permit, read_permit
-from cachescope.core.record import EngineDigests
+from cachescope.core.record import Loaded
 from cachescope.core.statements import Statement, write_statement
 from cachescope.guard.cleanup import Cleanup
 from cachescope.guard.closing import Closing
@@ -55,7 +55,7 @@ class GuardProcess:
     Attributes:
         problem: Why it can never serve, or `None`.
         boot_id: Random id of this process.
-        engine: What the engine loaded, once it is known.
+        loaded: What the engine loaded, once it is known.
         keeper: What keeps its right, or `None` where the source does that by itself.
         acknowledged: The newest heads below which everything is closed and drained, or `None` before the first.
         on_acknowledged: Called when that changes.
@@ -68,7 +68,7 @@ class GuardProcess:
         source: HeadSource,
         keys: KeyFolder,
         clock: Callable[[], int],
-        digests: Callable[[], EngineDigests],
+        digests: Callable[[], Loaded],
     ) -> None:
         self.settings = settings
         self.source = source
@@ -77,7 +77,7 @@ class GuardProcess:
         self.digests = digests
         self.problem: str | None = None
         self.boot_id = secrets.token_hex(16)
-        self.engine: EngineDigests | None = None
+        self.loaded: Loaded | None = None
         self.keeper: RightKeeper | None = None
         self.used = UsedPermits(settings.used_permits)
         self.in_flight = InFlight()
@@ -104,7 +104,7 @@ class GuardProcess:
             boot_id=self.boot_id,
             tick=now,
             max_age_ms=self.settings.lease_ms,
-            runtime_digest=self.engine.runtime if self.engine else None,
+            loaded=self.loaded,
             heads=self.source.heads,
             right=self._right(now),
             fresh=self._fresh_ms() > 0,
@@ -216,7 +216,7 @@ class GuardProcess:
         """The signed answer to a challenge, or `None` if the nonce is bad or something is not known yet."""
         heads, now = self.source.heads, self.clock()
         serves = self._right(now) or self._fresh_ms() > 0
-        if heads is None or not serves or self.engine is None or self.keys.ring is None or self.problem or not _is_nonce(nonces):
+        if heads is None or not serves or self.loaded is None or self.keys.ring is None or self.problem or not _is_nonce(nonces):
             return None
         statement = Statement(
             nonce=nonces[0],
@@ -224,13 +224,14 @@ class GuardProcess:
             pod_uid=self.settings.pod_uid,
             boot_id=self.boot_id,
             tick=now,
-            engine=self.engine,
+            engine=self.loaded.engine,
             lineage=heads.pool.lineage.id,
             sequence=heads.pool.sequence,
             authorization_lineage=heads.authorization.lineage.id,
             authorization_sequence=heads.authorization.sequence,
             right_ms=self.source.right_left_ms(now) if self._right(now) else 0,
             version=cachescope.__version__,
+            adapters=self.loaded.adapters,
         )
         return write_statement(self.keys.ring.current, statement)
 

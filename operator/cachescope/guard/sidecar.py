@@ -11,7 +11,7 @@ guard's own variables (`settings.py`) there are:
 | `CACHESCOPE_PORT` | where the sidecar listens | 8000 |
 
 A sidecar does not see the engine's process: what it publishes as the engine's digests is what it was told of engine and arguments,
-and the files of the model that both containers mount.
+and the files of the model and of its adapters that both containers mount.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from pathlib import Path
 
 from cachescope.core.digests import digest
 from cachescope.core.errors import SpecError
-from cachescope.core.record import EngineDigests
+from cachescope.core.record import EngineDigests, Loaded
 from cachescope.guard import logs
 from cachescope.guard.asgi import Guard, Running
 from cachescope.guard.delivery import Delivery, DroppableProtocol
-from cachescope.guard.engine_digests import model_files, separating
+from cachescope.guard.engine_digests import adapter_digests, model_files, separating
 from cachescope.guard.process import GuardProcess
 from cachescope.guard.proxy import Proxy, Upstream, read_upstream
 from cachescope.guard.start import Misconfigured, make_process
@@ -66,18 +66,19 @@ def read_engine(environ: Mapping[str, str]) -> Engine:
     return Engine(read_upstream(environ.get("CACHESCOPE_UPSTREAM", "")), name, _arguments(environ))
 
 
-def declared_digests(model: Path, engine: Engine) -> EngineDigests:
+def declared_digests(model: Path, engine: Engine) -> Loaded:
     """Digest what the engine was told to load: any other file separates, be it of weights or tokenizer.
 
     Raises:
         OSError: A file cannot be read.
-        SpecError: There is no file, or a part of the model is elsewhere.
+        SpecError: There is no file, or a part of the model is elsewhere, or the engine drops adapters.
     """
     contents = [[name, content] for name, content in sorted(model_files(model))]
     if not contents:
         raise SpecError(f"{model} holds no file; mount the model into the sidecar, read-only, where the engine has it")
     files = digest(contents)
-    return EngineDigests(files, files, digest({"engine": engine.name, "arguments": separating(engine.args)}))
+    runtime = digest({"engine": engine.name, "arguments": separating(engine.args)})
+    return Loaded(EngineDigests(files, files, runtime), adapter_digests(engine.args))
 
 
 def make_app(environ: Mapping[str, str]) -> App:

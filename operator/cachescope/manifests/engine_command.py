@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cachescope.api.pools import ServingPool
+from cachescope.core.adapters import OWN_OPTIONS, adapter_arguments, is_path
 from cachescope.core.errors import SpecError
-from cachescope.core.front_doors import MIDDLEWARE, forbidden
+from cachescope.core.front_doors import MIDDLEWARE, forbidden, options
 from cachescope.core.labels import ENGINE_PORT
 from cachescope.engines.routes import Capability
 from cachescope.engines.vllm import capability
-from cachescope.manifests.model_files import model_path
+from cachescope.manifests.model_files import adapter_paths, model_path
 from cachescope.manifests.parts import literal
 
 GUARD_FOLDER = "/cachescope"
@@ -53,6 +54,7 @@ def arguments(pool: ServingPool) -> list[str]:
         *map(literal, pool.spec.engine.args),
         *("--model", literal(model_path(pool)), "--served-model-name", literal(pool.spec.model.name)),
         *("--host", host, "--port", str(port)),
+        *map(literal, adapter_arguments(adapter_paths(pool), pool.spec.engine.args)),
         *("--enable-prefix-caching", "--prefix-caching-hash-algo", "sha256", "--enable-prompt-tokens-details"),
         *(() if beside else ("--middleware", MIDDLEWARE)),
     ]
@@ -77,6 +79,11 @@ def _problems(pool: ServingPool) -> Iterator[str]:
             yield f"{name} decides which guard is loaded, or what the engine may fetch; remove it from engine.env"
         if name.startswith(_OPERATORS_PREFIXES):
             yield f"{name} is a variable that the guard reads; remove it from engine.env"
+    for name in sorted({option.name for option in options(engine.args)} & OWN_OPTIONS):
+        yield f"{name} is set by the platform; declare adapters in engine.adapters, and remove it from engine.args"
+    for name, path in adapter_paths(pool).items():
+        if not is_path(path):
+            yield f"the path of the adapter {name!r} holds a comma or an equals sign, {path!r}; rename its folder"
     if pool.spec.model.name.startswith("-"):
         yield f"model.name {pool.spec.model.name!r} would be read as an option; start it with a letter or a digit"
     if is_sidecar(pool):
@@ -87,6 +94,8 @@ def _problems(pool: ServingPool) -> Iterator[str]:
 
 
 def _sidecar_problems(pool: ServingPool) -> Iterator[str]:
+    if any(adapter.source.image_path for adapter in pool.spec.engine.adapters):
+        yield "a sidecar cannot see adapters in the engine's image; put them on a persistentVolumeClaim, or take them from the hub"
     if pool.spec.model.source.image_path:
         yield "a sidecar cannot see the model in the engine's image; put it on a persistentVolumeClaim, or take it from the hub"
     if pool.spec.fence.cleanup != "None":

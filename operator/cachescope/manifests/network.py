@@ -12,7 +12,7 @@ from cachescope.manifests.platform import Platform
 def engine_policy(platform: Platform, pool: ServingPool) -> Manifest:
     """Engines hear the installation's gateways, and monitoring on the metrics port; they call the API server alone.
 
-    A pool whose model comes from the hub also looks up names and calls any address by HTTPS: a policy knows no containers.
+    A pool that fetches from the hub also looks up names and calls any address by HTTPS: a policy knows no containers.
     """
     gateways = {
         **_namespace(platform.namespace),
@@ -22,7 +22,7 @@ def engine_policy(platform: Platform, pool: ServingPool) -> Manifest:
         "podSelector": {"matchLabels": engine_selector(pool)},
         "policyTypes": ["Ingress", "Egress"],
         "ingress": [_from(gateways, ENGINE_PORT), _from(_namespace(platform.monitoring_namespace), GUARD_METRICS_PORT)],
-        "egress": [_to_api_server(platform), *(_to_hub() if pool.spec.model.source.hugging_face else [])],
+        "egress": [_to_api_server(platform), *(_to_hub() if pool.spec.fetches else [])],
     }
     return child(pool, "NetworkPolicy", name=pool.name, spec=spec)
 

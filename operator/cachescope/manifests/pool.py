@@ -105,5 +105,4 @@ def disruption_budget(pool: ServingPool) -> Manifest:
 
 def _progress_seconds(pool: ServingPool) -> int:
     """Longer than an engine may take to start, or a rollout would be called failed while its model loads."""
-    fetch = _FETCH_SECONDS if pool.spec.model.source.hugging_face else 0
-    return _PULL_SECONDS + fetch + STARTUP_SECONDS
+    return _PULL_SECONDS + pool.spec.fetches * _FETCH_SECONDS + STARTUP_SECONDS

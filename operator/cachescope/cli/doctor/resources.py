@@ -24,7 +24,7 @@ REMEDIES: Final[Mapping[str, str]] = {
     Reason.UNSCHEDULABLE: "make room, or ask for less in resources, gpus and podTemplate",
     Reason.POD_FAILING: "kubectl describe pod, for a container that does not start; kubectl logs --previous, for one that ends",
     Reason.FEWER_THAN_ASKED: "see the pods that are missing",
-    Reason.MODEL_NAME_TAKEN: "give one of the two pools another model.name",
+    Reason.MODEL_NAME_TAKEN: "give one of the two pools another model.name, or its adapter another name",
     Reason.NAME_TAKEN: "delete or rename the object that the message names, or give the pool another name",
     Reason.LEDGER_UNUSABLE: "restore the EpochLedger, or delete it for a new lineage; the message says if CacheEpochs must go",
     Reason.ROOT_KEYS_MISSING: "restore the Secret cachescope-root-keys from its backup",
