@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -71,13 +72,34 @@ class Operator:
 
 
 @contextmanager
-def running(namespace: str, log: Path, settings: Path | None = None) -> Iterator[Operator]:
+def running(namespace: str, log: Path) -> Iterator[Operator]:
     """An operator that leads."""
-    operator = Operator(namespace, log, settings)
+    operator = Operator(namespace, log)
     try:
         until(operator.leads, why=log.read_text)
         yield operator
     finally:
+        operator.stop(signal.SIGKILL)
+
+
+@contextmanager
+def kept_running(namespace: str, log: Path, settings: Path) -> Iterator[None]:
+    """An operator that is started anew whenever it ends, as the kubelet does it."""
+    ended = threading.Event()
+    thread = threading.Thread(target=_keep_running, args=(namespace, log, settings, ended))
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def _keep_running(namespace: str, log: Path, settings: Path, ended: threading.Event) -> None:
+    while not ended.is_set():
+        operator = Operator(namespace, log, settings)
+        while operator.process.poll() is None and not ended.wait(0.2):
+            pass
         operator.stop(signal.SIGKILL)
 
 

@@ -261,7 +261,7 @@ def installed(namespace: str, folder: Path, **settings: Any) -> Iterator[tuple[W
     file.write_text(yaml.safe_dump({**SETTINGS, **settings}))
     with ExitStack() as stack:
         tap = stack.enter_context(tapping(free_port()))
-        stack.enter_context(operator_process.running(namespace, folder / "operator.log", file))
+        stack.enter_context(operator_process.kept_running(namespace, folder / "operator.log", file))
         whole = Whole(namespace, folder, tap)
         _declare(whole)
         processor = whole.processor()

@@ -90,14 +90,18 @@ async def test_a_gateway_that_comes_with_an_older_key_takes_none_back(bench: Ben
     assert handed_out(bench) == {old.current.id, NEW}
 
 
-async def test_a_gateway_that_lapsed_is_not_waited_for(bench: Bench) -> None:
+@pytest.mark.parametrize("cleanly", [False, True])
+async def test_a_gateway_that_is_gone_is_not_waited_for(bench: Bench, cleanly: bool) -> None:
     gone = gateway(bench)
     gone.root = old = await rotate(bench)
     gone.write()
     await settle(bench)
     assert handed_out(bench) == {old.current.id}
-    bench.now += 60
-    bench.book.judge()
+    if cleanly:
+        gone.write(released=True)
+    else:
+        bench.now += 60
+        bench.book.judge()
     await settle(bench)
     assert handed_out(bench) == {old.current.id, NEW}
 

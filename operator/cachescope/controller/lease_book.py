@@ -171,8 +171,9 @@ class LeaseBook:
         return [item for item in self._gateways.values() if item.life is not Life.LAPSED]
 
     def oldest_key(self) -> str | None:
-        """Of the keys that gateways sign with the oldest id; `None` without gateways."""
-        return min((item.key_id for item in self.gateways()), default=None)
+        """Of the keys that gateways sign with the oldest id, those that ended left out; `None` without gateways."""
+        statements = ((item.key_id, item.statement) for item in self.gateways())
+        return min((key_id for key_id, statement in statements if statement and not statement.released), default=None)
 
     def generation(self, name: str) -> int:
         """The greatest number of a lineage that any process says it applied of a ledger, by its name in leases; 0 for none."""
