@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import secrets
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,6 +29,8 @@ from e2e.stack.traffic import Traffic, flowing
 from e2e.stack.waiting import until
 
 NAME = "versions"
+# A volume says for ever which folder it is.
+VOLUME = f"{NAME}-{secrets.token_hex(4)}"
 PODS = stub_pool.pods(NAME)
 TRIES, FEW = 50, 5
 TOKENS, LONG = 300, 3000
@@ -57,7 +60,7 @@ def versions(stack: Stack, models: Path) -> Iterator[Stack]:
     pool = vllm_pool.document(stack, NAME)
     pool["spec"]["model"]["source"] = _source("tiny")
     pool["spec"]["engine"]["args"] += ["--num-gpu-blocks-override", str(BLOCKS)]
-    with volumes.claimed(NAME, models):
+    with volumes.claimed(VOLUME, models):
         kubectl.apply([pool])
         try:
             until(lambda: stub_pool.is_ready(NAME), f"the pool {NAME} is Ready", READY_SECONDS)
@@ -159,7 +162,7 @@ def _assert_records_apart(versions: Stack, old_guard: Statement) -> None:
 
 def _source(path: str) -> dict[str, Any]:
     """Where the pool's model comes from."""
-    return {"persistentVolumeClaim": {"claimName": NAME, "path": path}}
+    return {"persistentVolumeClaim": {"claimName": VOLUME, "path": path}}
 
 
 def _kept(who: openai.OpenAI) -> list[str]:
