@@ -46,7 +46,7 @@ class Forger:
         identity = Identity(tenant_uid, Credential(API_KEY, "", "anybody"))
         placed = binding.Placed(self.pool, EffectiveScope(Rule(), self.pool.uid, 1), Placement(ScopeClass.TENANT))
         asker = binding.ask(self.keys, self.state, identity=identity, placed=placed)
-        return binding.record(asker, binding.Content(ABSENT), statement)
+        return binding.record(asker, binding.Content(ABSENT), statement.engine)
 
     def salt(self, record: IdentityRecord) -> Salt:
         """The salt of a record."""

@@ -8,7 +8,6 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
-from tests.integration.followed_installation import AUTHORIZATION, Installation
 
 from cachescope.core.digests import sha256
 from cachescope.core.ledgers import AUTHORIZATION_HEAD, Ledger, advanced, authorization_key
@@ -18,6 +17,7 @@ from cachescope.kube.rest import Rest
 from cachescope.kube.watched import Name
 from e2e.test_builds import stalled_watch
 from tests.integration.following import SECONDS, namespace, rest, running, until
+from tests.unit.followed_installation import AUTHORIZATION, Installation
 
 __all__ = ["namespace", "rest"]
 

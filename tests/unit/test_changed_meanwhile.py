@@ -40,10 +40,10 @@ async def path(tmp_path: Path) -> WholePath:
 
 async def restarted(path: WholePath, **loaded: Digest) -> None:
     """The engine's process is another one, which loaded something else."""
-    before = path.process.engine
+    before = path.process.loaded
     assert before is not None
     path.process = path._guard_process()
-    path.process.engine = replace(before, **loaded)
+    path.process.loaded = replace(before, engine=replace(before.engine, **loaded))
     running = Running(path.process)
     running.background = None
     path.guard = Guard(path.engine, running)
