@@ -14,7 +14,7 @@ from cachescope.manifests.pool import pool_objects
 from cachescope.manifests.revisions import build_revision, read_revision
 from e2e.stack import kubectl
 from e2e.stack.kubectl import KubectlError
-from tests.unit.pools import FULL, PLATFORM, ROOT, TARGET, pool
+from tests.unit.pools import ADAPTERS, FULL, PLATFORM, ROOT, TARGET, pool
 
 CLAIM = {"model.source": {"persistentVolumeClaim": {"claimName": "models", "path": "llama"}}}
 FRACTION = {"resources": {"limits": {"cpu": 0.5, "memory": "8Gi"}}}
@@ -62,7 +62,11 @@ def pod_of(deployment: dict[str, Any]) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "one", **template["metadata"]}, "spec": spec}
 
 
-@pytest.mark.parametrize("changes", [{}, FULL, CLAIM, FRACTION, {"replicas": 0}], ids=["image", "hub", "claim", "fraction", "zero"])
+@pytest.mark.parametrize(
+    "changes",
+    [{}, FULL, CLAIM, FRACTION, {"replicas": 0}, {"engine.adapters": ADAPTERS}],
+    ids=["image", "hub", "claim", "fraction", "zero", "adapters"],
+)
 def test_every_object_is_taken_without_a_warning(namespace: str, changes: dict[str, Any]) -> None:
     items = children(namespace, changes)
     assert [item["kind"] for item in dry_run(namespace, *items)] == [item["kind"] for item in items]

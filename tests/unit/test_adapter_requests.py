@@ -53,9 +53,7 @@ async def code(path: WholePath, model: str) -> tuple[int, str]:
     return answer.status, answer.reason
 
 
-@pytest.mark.parametrize(
-    ("who", "model"), [("blue-carol", "tiny"), ("blue-carol", "y"), ("red-alice", "x"), ("red-alice", "tiny")], ids="-".join
-)
+@pytest.mark.parametrize(("who", "model"), [("blue-carol", "tiny"), ("blue-carol", "y"), ("red-alice", "x"), ("red-alice", "tiny")])
 async def test_an_adapters_cache_is_its_own_and_its_tenants_own(path: WholePath, who: str, model: str) -> None:
     keys = path.credentials.api_keys
     for _ in range(TRIES):

@@ -74,6 +74,8 @@ def test_what_arguments_declare_is_read_as_the_engine_reads_it(args: list[str]) 
         ([*KEPT, "--lora-modules", "x=/a", "x=/b"], "names an adapter twice"),
         ([*KEPT, "--lora-modules", '{"name": "x", "path": "/a"}'], "no `name=/path`"),
         ([*KEPT, "--lora-modules", "x"], "no `name=/path`"),
+        ([*KEPT, "--lora-modules", "text=/a"], "a name that an adapter may have"),
+        ([*KEPT, "--lora-modules", "X=/a"], "a name that an adapter may have"),
         ([*KEPT, "--lora-modules", "x=a/b"], "no `name=/path`"),
         ([*KEPT, "--lora-modules", "=/a"], "no `name=/path`"),
         ([*KEPT, "--lora-modules", "x=/a=b"], "no `name=/path`"),

@@ -52,8 +52,8 @@ async def test_a_lease_says_what_the_guard_is_and_what_it_closed() -> None:
     guard.process.loaded = None
     await guard.round()
     first = guard.published()
-    assert (first.acknowledged, first.witnesses, first.engine, first.released) == ({}, {}, None, False)
-    guard.process.loaded = Loaded(ENGINE)
+    assert (first.acknowledged, first.witnesses, first.engine, first.adapters, first.released) == ({}, {}, None, {}, False)
+    guard.process.loaded = Loaded(ENGINE, {"x": ENGINE.model})
     await guard.round()
     statement = guard.published()
     book = guard.book
@@ -62,6 +62,7 @@ async def test_a_lease_says_what_the_guard_is_and_what_it_closed() -> None:
     assert "history" not in statement.witnesses["pool-uid"]
     assert (statement.holder, statement.pod_uid, statement.boot_id) == (GUARD, "pod-uid", guard.process.boot_id)
     assert (statement.engine, statement.tick, statement.lease_ms) == (ENGINE, guard.process.tick(), LEASE_MS)
+    assert statement.adapters == {"x": ENGINE.model}
     assert (statement.fresh_ms, statement.pool_uid) == (7000, "pool-uid")
     spec = FenceLeaseSpec.model_validate(guard.lease)
     assert (spec.holder, spec.pod, spec.pool, spec.tick) == (GUARD, "tiny-0", "tiny", statement.tick)

@@ -14,7 +14,7 @@ Read from vLLM 0.32.0: `entrypoints/launchers/cli_args.py`, `entrypoints/serve/e
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import takewhile
 from typing import Any
 
@@ -46,6 +46,7 @@ ENABLE = "--enable-lora"
 MODULES = "--lora-modules"
 KEPT = "--max-cpu-loras"
 BATCHED = "--max-loras"
+_WRITTEN = "give it once, with one `name=/path` for each adapter"
 OWN_OPTIONS = frozenset({ENABLE, f"--no-{ENABLE.removeprefix('--')}", MODULES, KEPT})
 """What `adapter_arguments` sets, and nobody else may."""
 
@@ -97,18 +98,11 @@ def declared_adapters(args: Sequence[str]) -> dict[str, str]:
     if not places:
         return {}
     if len(places) > 1 or "=" in args[places[0]]:
-        raise SpecError(
-            f"{MODULES} is given twice, or in one word with its values; give it once, with one `name=path` for each adapter"
-        )
-    values = list(takewhile(lambda argument: not argument.startswith("-"), args[places[0] + 1 :]))
-    found = dict(map(_module, values))
-    if len(found) != len(values) or not values:
-        raise SpecError(f"{MODULES} names an adapter twice, or none; give it one `name=path` for each adapter")
-    kept = _number(args, KEPT) or _number(args, BATCHED) or 1
-    if kept < len(found):
-        raise SpecError(
-            f"the engine keeps {kept} of {len(found)} adapters and would read the others again; set {KEPT} {len(found)}"
-        )
+        raise SpecError(f"{MODULES} is given twice, or in one word with its values; {_WRITTEN}")
+    found = _modules(takewhile(lambda argument: not argument.startswith("-"), args[places[0] + 1 :]))
+    kept, all_of_them = _number(args, KEPT) or _number(args, BATCHED) or 1, len(found)
+    if kept < all_of_them:
+        raise SpecError(f"the engine keeps {kept} of {all_of_them} adapters, and reads others again; set {KEPT} {all_of_them}")
     return found
 
 
@@ -118,10 +112,17 @@ def _at(value: Any, *path: str) -> Any:  # noqa: ANN401 - any JSON
     return value
 
 
+def _modules(values: Iterable[str]) -> dict[str, str]:
+    found = list(map(_module, values))
+    if not found or len(dict(found)) < len(found):
+        raise SpecError(f"{MODULES} names an adapter twice, or none; {_WRITTEN}")
+    return dict(found)
+
+
 def _module(value: str) -> tuple[str, str]:
-    name, equals, path = value.partition("=")
-    if not (name and equals and is_path(path)):
-        raise SpecError(f"{MODULES} {value} is no `name=/path`, the one form that is read here; declare the adapter in the pool")
+    name, _, path = value.partition("=")
+    if not (is_name(name) and is_path(path)):
+        raise SpecError(f"{MODULES} {value} is no `name=/path` with a name that an adapter may have; declare it in the pool")
     return name, path
 
 
