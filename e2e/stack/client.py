@@ -13,6 +13,7 @@ import openai
 
 MODEL = "tiny"
 AT_ONCE = 8
+REUSED_TOKENS = 300
 # A forwarded port can lose an answer and is back within a second or two; the client waits 0.5 s, then longer.
 RETRIES = 4
 _SENTENCE = "The quick brown fox jumps over the lazy dog, and the cache remembers nothing of it. "
@@ -72,6 +73,16 @@ def chat(who: openai.OpenAI, text: str, **extra: object) -> Measured:
 def found(who: openai.OpenAI, texts: Iterable[str], **extra: object) -> list[int]:
     """How many tokens of each prompt the engine has for somebody; several are asked at once, each once."""
     return at_once(lambda text: chat(who, text, **extra).cached_tokens, texts)
+
+
+def reuses(who: openai.OpenAI) -> bool:
+    """Whether what somebody sends is found when he sends it again; without rights guards and gateways let nothing be reused."""
+    text = prompt(REUSED_TOKENS)
+    try:
+        chat(who, text)
+        return chat(who, text).cached_tokens > 0
+    except openai.APIError:
+        return False
 
 
 def at_once(function: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:

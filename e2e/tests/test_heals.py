@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import openai
 import pytest
 
-from e2e.stack import kubectl, outage, prober
+from e2e.stack import client, kubectl, outage, prober
 from e2e.stack.install import ENGINE_PODS, GATEWAY_PODS, OPERATOR_PODS, POOL, Stack, pool_is_ready
 from e2e.stack.paths import CACHE
 from e2e.stack.waiting import until
@@ -149,6 +150,11 @@ def test_an_outage_of_the_api_server_heals(healing: Healing) -> None:
         lambda: outage.without_api_server(OUTAGE_SECONDS),
         lambda: any(tick > ticks.get(name, -1) for name, tick in _ticks().items()),
     )
+
+
+def test_reuse_is_back_after_all_that(healing: Healing, who: dict[str, openai.OpenAI]) -> None:
+    """A gateway or a guard that lost its right meanwhile answers, and lets nothing be reused until it has one."""
+    healing.after("reuse is back", lambda: None, lambda: client.reuses(who["blue-carol"]))
 
 
 def _whole() -> bool:
