@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
 import pytest
 
 from cachescope.kube.rest import Rest
-from e2e.stack import kubectl
 from e2e.stack.paths import KUBECONFIG
+from tests.integration import namespaces
 
 SECONDS = 30
 
 
 @pytest.fixture
 def namespace() -> Iterator[str]:
-    name = f"cachescope-test-{secrets.token_hex(4)}"
-    kubectl.run("create", "namespace", name, namespace=name)
-    yield name
-    kubectl.run("delete", "namespace", name, "--wait=false", namespace=name)
+    with namespaces.made("test") as name:
+        yield name
 
 
 @pytest.fixture

@@ -19,7 +19,8 @@ from cachescope.controller.main import run
 from cachescope.controller.options import Options
 from cachescope.kube.rest import Rest
 from e2e.stack.paths import KUBECONFIG
-from tests.integration.operator_process import Operator, _free_port
+from tests.integration.operator_process import Operator
+from tests.integration.ports import free_port
 
 BLOWN = 97
 When = Literal["before", "after"]
@@ -38,7 +39,7 @@ class ForkedOperator(Operator):
 
     def __init__(self, namespace: str, log: Path, identity: str = "test") -> None:
         self.namespace = namespace
-        self.port = _free_port()
+        self.port = free_port()
         self.log = log
         self.fuse = log.with_name(f"{log.stem}-{self.port}.fuse")
         self.child = _CONTEXT.Process(target=_operate, args=(namespace, self.port, identity, str(log), str(self.fuse)), daemon=True)

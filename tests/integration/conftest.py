@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
@@ -10,6 +9,7 @@ import pytest
 from cachescope.kube.rest import Rest
 from e2e.stack import kubectl
 from e2e.stack.paths import KUBECONFIG, ROOT
+from tests.integration import namespaces
 from tests.integration.crd_objects import Server
 
 
@@ -22,10 +22,8 @@ def crds() -> None:
 
 @pytest.fixture(scope="module")
 def crd_namespace() -> Iterator[str]:
-    name = f"cachescope-crds-{secrets.token_hex(4)}"
-    kubectl.run("create", "namespace", name, namespace=name)
-    yield name
-    kubectl.run("delete", "namespace", name, "--wait=false", namespace=name)
+    with namespaces.made("crds") as name:
+        yield name
 
 
 @pytest.fixture

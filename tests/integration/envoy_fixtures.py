@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 import subprocess
 import sys
 import time
@@ -21,15 +20,10 @@ from cachescope.gateway.envoy import EnvoySettings, bootstrap
 from cachescope.gateway.exchange import Answer, Forward, RequestHead
 from cachescope.gateway.processor import serve
 from tests.integration.http_wire import Engine, running_engine
+from tests.integration.ports import free_port
 
 ENVOY = Path(sys.executable).with_name("envoy")
 KEPT = frozenset({"content-type", "accept"})
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import secrets
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
@@ -26,7 +25,7 @@ from cachescope.kube.rest import Document, NotFoundError, Rest
 from cachescope.leases.api import LeaseApi
 from e2e.stack import kubectl
 from tests.integration import following
-from tests.integration.kubelet import mount_account
+from tests.integration.kubelet import mount_account, mount_secret
 from tests.integration.operator_process import pool, resource
 from tests.integration.simulated_guards import Home, Simulated
 
@@ -167,9 +166,7 @@ class Stage:
 
     async def _keys(self) -> Path:
         folder = self.folder / f"{self.namespace}-keys"
-        folder.mkdir(exist_ok=True)
-        for name, value in (await self.get("Secret", f"{POOL}-permit-keys"))["data"].items():
-            (folder / name).write_bytes(base64.b64decode(value))
+        await asyncio.to_thread(mount_secret, folder, self.namespace, f"{POOL}-permit-keys")
         return folder
 
     async def _api(self, lease_ms: int) -> LeaseApi:

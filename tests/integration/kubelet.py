@@ -7,15 +7,13 @@ of the next version at once (Kubernetes, `pkg/volume/util/atomic_writer.go`).
 from __future__ import annotations
 
 import base64
+import json
 import shutil
 import time
 from collections.abc import Mapping
 from pathlib import Path
 
-import yaml
-
 from e2e.stack import kubectl
-from e2e.stack.paths import KUBECONFIG
 
 
 def mount(folder: Path, content: Mapping[str, bytes]) -> None:
@@ -46,7 +44,8 @@ def mount_secret(folder: Path, namespace: str, name: str) -> None:
 def mount_account(folder: Path, namespace: str, account: str) -> str:
     """Mount a ServiceAccount's token, good for an hour, and the cluster's authority; the address of the API server."""
     token = kubectl.run("create", "token", account, "--duration=1h", namespace=namespace)
-    cluster: dict[str, str] = yaml.safe_load(KUBECONFIG.read_text())["clusters"][0]["cluster"]
+    seen = kubectl.run("config", "view", "--raw", "--minify", "-o", "json")  # of several clusters, the one that kubectl asks
+    cluster: dict[str, str] = json.loads(seen)["clusters"][0]["cluster"]
     data = cluster.get("certificate-authority-data")
     authority = base64.b64decode(data) if data else Path(cluster["certificate-authority"]).read_bytes()
     mount(folder, {"token": token.encode(), "ca.crt": authority})

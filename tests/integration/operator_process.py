@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -18,6 +17,7 @@ from typing import Any
 
 from e2e.stack import kubectl
 from e2e.stack.paths import KUBECONFIG, ROOT
+from tests.integration.ports import free_port
 
 SECONDS = 60
 _START = """
@@ -36,7 +36,7 @@ class Operator:
     """One running process, with the settings in a file, if any."""
 
     def __init__(self, namespace: str, log: Path, settings: Path | None = None) -> None:
-        self.port = _free_port()
+        self.port = free_port()
         self.log = log
         environment = {**os.environ, "KUBECONFIG": str(KUBECONFIG), "PYTHONPATH": str(ROOT / "operator")}
         arguments = [namespace, str(self.port), "test", *([str(settings)] if settings else [])]
@@ -129,10 +129,3 @@ def until(holds: Callable[[], object], *, why: Callable[[], str] = lambda: "") -
         if time.monotonic() > deadline:
             raise AssertionError(f"it did not come about in {SECONDS} s\n{why()}")
         time.sleep(0.2)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

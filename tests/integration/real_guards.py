@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import uuid
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -179,11 +178,6 @@ async def may_read(api: LeaseApi) -> bool:
     except ClusterError:
         return False
     return True
-
-
-def authority(cluster: dict[str, str]) -> bytes:
-    data = cluster.get("certificate-authority-data")
-    return base64.b64decode(data) if data else Path(cluster["certificate-authority"]).read_bytes()
 
 
 def manifest(api_version: str, kind: str, name: str, **parts: Any) -> dict[str, Any]:

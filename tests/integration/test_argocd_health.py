@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from tests.integration.envoy_fixtures import ENVOY, free_port
+from tests.integration.envoy_fixtures import ENVOY
 from tests.integration.operator_process import until
+from tests.integration.ports import free_port
 from tests.unit.test_argocd import SCRIPTS
 
 Run = Callable[[str, dict[str, Any]], tuple[str, str]]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import secrets
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -21,7 +20,7 @@ from cachescope.kube.rest import Rest
 from e2e.stack import helm, kubectl
 from e2e.stack.kubectl import KubectlError
 from e2e.stack.paths import KUBECONFIG
-from tests.integration import operator_process
+from tests.integration import namespaces, operator_process
 from tests.integration.operator_process import condition, pool, resource, running
 from tests.integration.operator_process import until as wait_until
 from tests.integration.test_charts import CHART, HELM
@@ -45,11 +44,9 @@ ENGINE_ROLE = [
 
 @pytest.fixture
 def namespace() -> Iterator[str]:
-    name = f"cachescope-chart-{secrets.token_hex(4)}"
-    kubectl.run("create", "namespace", name, namespace=name)
-    kubectl.run("label", "namespace", name, "pod-security.kubernetes.io/enforce=restricted", namespace=name)
-    yield name
-    kubectl.run("delete", "namespace", name, "--wait=false", namespace=name)
+    with namespaces.made("chart") as name:
+        kubectl.run("label", "namespace", name, "pod-security.kubernetes.io/enforce=restricted", namespace=name)
+        yield name
 
 
 @pytest.fixture

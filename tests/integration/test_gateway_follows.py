@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 import statistics
 import time
 import uuid
@@ -32,8 +31,8 @@ from cachescope.gateway.identity.jwks_sources import key_session
 from cachescope.gateway.key_sets import ProviderKeySets
 from cachescope.gateway.main import STALE_SECONDS
 from cachescope.kube.rest import Rest
-from e2e.stack import kubectl
 from e2e.stack.credentials import new_key
+from tests.integration import namespaces
 from tests.integration.following import namespace, rest, running, until
 from tests.unit.followed_installation import AUTHORIZATION, BOOT, POD_UID, POOL, TARGET, Installation, eventually
 
@@ -198,10 +197,8 @@ async def test_a_gateway_that_ends_releases_its_lease(installation: Installation
 
 @pytest.fixture
 def other_namespace() -> Iterator[str]:
-    name = f"cachescope-other-{secrets.token_hex(4)}"
-    kubectl.run("create", "namespace", name, namespace=name)
-    yield name
-    kubectl.run("delete", "namespace", name, "--wait=false", namespace=name)
+    with namespaces.made("other") as name:
+        yield name
 
 
 async def test_another_namespace_is_admitted_by_its_labels_alone(live: Installation, other_namespace: str) -> None:

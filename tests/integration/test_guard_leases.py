@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import secrets
 import statistics
 import sys
 import time
@@ -25,6 +24,8 @@ from cachescope.leases.ports import LeaseConflict, LeaseGone, LostAnswer, Stored
 from cachescope.leases.rounds import ACKNOWLEDGED, DONE, FAILED, GONE
 from e2e.stack import kubectl
 from e2e.stack.paths import KUBECONFIG
+from tests.integration import namespaces
+from tests.integration.kubelet import mount_account
 from tests.integration.real_guards import (
     API_VERSION,
     CHANGES,
@@ -33,7 +34,6 @@ from tests.integration.real_guards import (
     SECONDS,
     Account,
     RealGuard,
-    authority,
     keeping,
     manifest,
     may_read,
@@ -46,15 +46,10 @@ from tests.unit.ledger_book import SEALS
 
 @pytest.fixture(scope="module")
 def account(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Account]:
-    name = f"cachescope-leases-{secrets.token_hex(4)}"
-    kubectl.run("create", "namespace", name, namespace=name)
-    kubectl.apply(rights(name), namespace=name)
-    folder = tmp_path_factory.mktemp("serviceaccount")
-    cluster = json.loads(kubectl.run("config", "view", "--raw", "--minify", "-o", "json"))["clusters"][0]["cluster"]
-    (folder / "token").write_text(kubectl.run("create", "token", f"{POOL}-engine", namespace=name))
-    (folder / "ca.crt").write_bytes(authority(cluster))
-    yield Account(name, cluster["server"], folder)
-    kubectl.run("delete", "namespace", name, "--wait=false", namespace=name)
+    with namespaces.made("leases") as name:
+        kubectl.apply(rights(name), namespace=name)
+        folder = tmp_path_factory.mktemp("serviceaccount")
+        yield Account(name, mount_account(folder, name, f"{POOL}-engine"), folder)
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import secrets
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 import pytest
 
 from e2e.stack import kubectl
+from tests.integration import namespaces
 from tests.integration.operator_process import Operator, condition, pool, resource, running, until
 
 CHILDREN = [
@@ -47,10 +47,8 @@ SALES = {"provider": "corp", "audience": "llm", "claims": {"team": "sales"}}
 
 @pytest.fixture(scope="module")
 def namespace() -> Iterator[str]:
-    name = f"cachescope-operator-{secrets.token_hex(4)}"
-    kubectl.run("create", "namespace", name, namespace=name)
-    yield name
-    kubectl.run("delete", "namespace", name, "--wait=false", namespace=name)
+    with namespaces.made("operator") as name:
+        yield name
 
 
 @pytest.fixture(scope="module")

@@ -24,6 +24,7 @@ from cachescope.core.rosters import right_ms
 from cachescope.kube.rest import ApiError
 from e2e.stack import kubectl
 from e2e.stack.paths import KUBECONFIG
+from tests.integration import namespaces
 from tests.integration.breaking_operator import ForkedOperator, When
 from tests.integration.fence_stage import FRESH_MS, LEASE_MS, POOL, Advance, Stage, asking, disconnected, staged
 from tests.integration.following import running
@@ -41,15 +42,13 @@ pytestmark = pytest.mark.parametrize("turn", range(TIMES))
 @pytest.fixture(scope="module")
 def operator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkedOperator]:
     """An operator that leads, in a namespace of its own."""
-    namespace = f"cachescope-fence-{secrets.token_hex(4)}"
-    kubectl.run("create", "namespace", namespace, namespace=namespace)
-    made = ForkedOperator(namespace, tmp_path_factory.mktemp("operator") / f"{namespace}.log")
-    try:
-        until(made.leads, why=made.log.read_text)
-        yield made
-    finally:
-        made.stop(signal.SIGKILL)
-        kubectl.run("delete", "namespace", namespace, "--wait=false", namespace=namespace)
+    with namespaces.made("fence") as namespace:
+        made = ForkedOperator(namespace, tmp_path_factory.mktemp("operator") / f"{namespace}.log")
+        try:
+            until(made.leads, why=made.log.read_text)
+            yield made
+        finally:
+            made.stop(signal.SIGKILL)
 
 
 @pytest.fixture(autouse=True)

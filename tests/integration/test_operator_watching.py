@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
-import secrets
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from cachescope.core.errors import ClusterError
 from cachescope.kube.rest import Rest
 from e2e.stack import kubectl
 from e2e.stack.paths import KUBECONFIG
+from tests.integration import namespaces
 from tests.integration.operator_process import resource
 
 SECONDS = 60
@@ -29,10 +29,8 @@ pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptio
 
 @pytest.fixture
 def namespace() -> Iterator[str]:
-    name = f"cachescope-watching-{secrets.token_hex(4)}"
-    kubectl.run("create", "namespace", name, namespace=name)
-    yield name
-    kubectl.run("delete", "namespace", name, "--wait=false", namespace=name)
+    with namespaces.made("watching") as name:
+        yield name
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import secrets
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -14,6 +13,7 @@ from cachescope.manifests.pool import pool_objects
 from cachescope.manifests.revisions import build_revision, read_revision
 from e2e.stack import kubectl
 from e2e.stack.kubectl import KubectlError
+from tests.integration import namespaces
 from tests.unit.pools import ADAPTERS, FULL, PLATFORM, ROOT, TARGET, pool
 
 CLAIM = {"model.source": {"persistentVolumeClaim": {"claimName": "models", "path": "llama"}}}
@@ -25,12 +25,10 @@ ACCOUNT = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "t
 
 @pytest.fixture(scope="module")
 def namespace() -> Iterator[str]:
-    name = f"cachescope-manifests-{secrets.token_hex(4)}"
-    kubectl.run("create", "namespace", name, namespace=name)
-    kubectl.run("label", "namespace", name, *RESTRICTED, namespace=name)
-    kubectl.apply([ACCOUNT], namespace=name)
-    yield name
-    kubectl.run("delete", "namespace", name, "--wait=false", namespace=name)
+    with namespaces.made("manifests") as name:
+        kubectl.run("label", "namespace", name, *RESTRICTED, namespace=name)
+        kubectl.apply([ACCOUNT], namespace=name)
+        yield name
 
 
 def children(namespace: str, changes: dict[str, Any], platform: Any = PLATFORM) -> list[dict[str, Any]]:

@@ -17,6 +17,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from e2e.stack import kubectl
+from tests.integration import namespaces
 from tests.integration.certificates import Authority
 from tests.integration.operator_process import resource
 from tests.integration.tls_client import CHAT, Client, chat_body, post
@@ -36,10 +37,8 @@ FORGED = (
 
 @pytest.fixture(scope="module")
 def namespace() -> Iterator[str]:
-    name = f"cachescope-whole-{secrets.token_hex(4)}"
-    kubectl.run("create", "namespace", name, namespace=name)
-    yield name
-    kubectl.run("delete", "namespace", name, "--wait=false", namespace=name)
+    with namespaces.made("whole") as name:
+        yield name
 
 
 @pytest.fixture(scope="module")

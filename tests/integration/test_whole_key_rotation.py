@@ -18,6 +18,7 @@ from cachescope.core.labels import ROOT_KEYS_SECRET
 from cachescope.core.permits import permit_keys
 from cachescope.core.signed import claimed, key_id_of, sign
 from e2e.stack import kubectl
+from tests.integration import namespaces
 from tests.integration.kubelet import mount
 from tests.integration.operator_process import resource
 from tests.integration.tls_client import CHAT, Answer, Client, chat_body
@@ -30,10 +31,8 @@ HANDLES, CACHE_KEYS = "/cachescope/v1/handles", "/cachescope/v1/cache-keys"
 
 @pytest.fixture(scope="module")
 def namespace() -> Iterator[str]:
-    name = f"cachescope-whole-{secrets.token_hex(4)}"
-    kubectl.run("create", "namespace", name, namespace=name)
-    yield name
-    kubectl.run("delete", "namespace", name, "--wait=false", namespace=name)
+    with namespaces.made("whole") as name:
+        yield name
 
 
 @pytest.fixture(scope="module")

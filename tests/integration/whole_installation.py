@@ -29,9 +29,9 @@ from e2e.stack.credentials import api_key_secret, new_key
 from e2e.stack.paths import KUBECONFIG, ROOT
 from tests.integration import operator_process
 from tests.integration.certificates import FOR_SERVERS, Authority
-from tests.integration.envoy_fixtures import free_port
 from tests.integration.kubelet import mount, mount_account, mount_secret
 from tests.integration.operator_process import pool, resource, until
+from tests.integration.ports import free_port
 from tests.integration.tls_client import Answer, Client
 from tests.integration.wire_tap import WireTap, tapping
 
