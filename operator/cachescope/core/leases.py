@@ -23,7 +23,7 @@ from cachescope.core.keys import Key, KeyRing
 from cachescope.core.ledger_documents import parse_mark
 from cachescope.core.ledgers import AUTHORIZATION, Mark, authorization_key, write_mark
 from cachescope.core.record import EngineDigests
-from cachescope.core.signed import claimed, read_signed, sign
+from cachescope.core.signed import claimed, read_signed, sign, without_empty
 from cachescope.core.types import Digest
 
 GUARD = "Guard"
@@ -112,9 +112,7 @@ def write_lease(key: Key, statement: LeaseStatement) -> str:
     marks = {name: write_mark(mark) for name, mark in statement.acknowledged.items()}
     engine = asdict(statement.engine) if statement.engine else None
     written = {**vars(statement), "acknowledged": marks, "engine": engine}
-    if not statement.adapters:
-        del written["adapters"]
-    return sign(key, _PURPOSE, written, deflated=True)
+    return sign(key, _PURPOSE, without_empty(written, "adapters"), deflated=True)
 
 
 def read_lease(keys: KeyRing, text: str, *, name: str) -> LeaseStatement:

@@ -14,7 +14,7 @@ from cachescope.core.errors import SpecError, WireFormatError
 from cachescope.core.heads import Epochs, Seen
 from cachescope.core.keys import Key, KeyRing
 from cachescope.core.record import ABSENT
-from cachescope.core.signed import read_signed, sign
+from cachescope.core.signed import read_signed, sign, without_empty
 from cachescope.core.types import Digest, Reuse, ScopeClass, TargetName
 
 PERMIT_HEADER = "x-cachescope-permit"
@@ -74,8 +74,7 @@ def write_permit(key: Key, permit: Permit) -> str:
         "epochs": (epochs.cache.entries, epochs.authorization.entries),
         "seen": (seen.lineage, seen.sequence, seen.authorization_lineage, seen.authorization_sequence),
     }
-    unwritten = set() if permit.adapter_digest else {"adapter_digest"}
-    return sign(key, _PURPOSE, {name: value for name, value in {**vars(permit), **written}.items() if name not in unwritten})
+    return sign(key, _PURPOSE, without_empty({**vars(permit), **written}, "adapter_digest"))
 
 
 def read_permit(keys: KeyRing, text: str) -> Permit:

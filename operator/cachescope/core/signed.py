@@ -63,6 +63,14 @@ def read_signed(keys: KeyRing, purpose: str, text: str, *, most: int = MAX_CHARA
     return _object(purpose, body, most_inflated)
 
 
+def without_empty(document: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    """A document without those of its members that say nothing.
+
+    For members that came later: a document that has no need of them is written as before there were any, and older readers take it.
+    """
+    return {name: value for name, value in document.items() if value or name not in names}
+
+
 def claimed(text: str, *, most: int = MAX_CHARACTERS, most_inflated: int = 0) -> dict[str, Any]:
     """What a signed document says, whoever wrote it: for people to look at, never to act on.
 

@@ -13,7 +13,7 @@ from typing import Any
 from cachescope.core.errors import WireFormatError
 from cachescope.core.keys import Key, KeyRing
 from cachescope.core.record import EngineDigests, Loaded
-from cachescope.core.signed import key_id_of, read_signed, sign
+from cachescope.core.signed import key_id_of, read_signed, sign, without_empty
 from cachescope.core.types import Digest
 
 CHALLENGE_HEADER = "x-cachescope-challenge"
@@ -76,10 +76,7 @@ class SignedStatement(Statement):
 
 def write_statement(key: Key, statement: Statement) -> str:
     """Sign a statement; the result is the value of the header `x-cachescope-statement`."""
-    fields = asdict(statement)
-    if not statement.adapters:
-        del fields["adapters"]
-    return sign(key, _PURPOSE, fields)
+    return sign(key, _PURPOSE, without_empty(asdict(statement), "adapters"))
 
 
 def read_statement(keys: KeyRing, text: str, *, nonce: str) -> SignedStatement:
