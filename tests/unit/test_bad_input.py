@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from pathlib import Path
 from typing import Any
-
-import pytest
 
 from cachescope.core.permits import PERMIT_HEADER, read_permit
 from cachescope.core.types import Reuse
@@ -16,7 +13,9 @@ from cachescope.gateway.bodies import CHECKS, BadBody, Sanitized
 from cachescope.gateway.decision import KEPT_HEADERS
 from cachescope.gateway.exchange import Answer, Forward, RequestHead
 from tests.unit.bodies import COUNTING, GOOD, MESSAGE, ROUTES, SAID, every_route, outcome
-from tests.unit.whole_path import POOL_UID, WholePath, prompt
+from tests.unit.whole_path import POOL_UID, WholePath, path, prompt
+
+__all__ = ["path"]
 
 MEGABYTE = 1024 * 1024
 # One value of each type of JSON; `null` is left out: it means that the client did not ask.
@@ -32,13 +31,6 @@ FITS: dict[Kind, list[Any]] = {
     Kind.OBJECT: [{}, {"a": 1}],
     Kind.LIST: [[], [7], ["text"], [[]], [{}]],
 }
-
-
-@pytest.fixture
-async def path(tmp_path: Path) -> WholePath:
-    world = WholePath(tmp_path)
-    await world.prove()
-    return world
 
 
 def good(route: Route, **fields: Any) -> bytes:

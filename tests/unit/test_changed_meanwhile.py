@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -23,19 +22,14 @@ from cachescope.gateway.identity.credentials import Identity
 from cachescope.gateway.keys import GatewayKeys
 from cachescope.guard.asgi import Guard, Running
 from cachescope.kube.watched import Name
-from tests.unit.whole_path import NAMESPACE, WholePath, prompt
+from tests.unit.whole_path import NAMESPACE, WholePath, path, prompt
+
+__all__ = ["path"]
 
 TRIES = 50
 PERSON, TENANT = "blue-carol", "blue"
 OTHER = Digest("sha256:" + "f" * 64)
 Change = Callable[[WholePath], Awaitable[None]]
-
-
-@pytest.fixture
-async def path(tmp_path: Path) -> WholePath:
-    world = WholePath(tmp_path)
-    await world.prove()
-    return world
 
 
 async def restarted(path: WholePath, **loaded: Digest) -> None:

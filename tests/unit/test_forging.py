@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
-
-import pytest
 
 from cachescope.core.ledgers import Floor
 from cachescope.core.statements import read_statement
 from cachescope.core.types import Epoch
 from cachescope.gateway.exchange import Forward
 from e2e.stack.forging import Forger
-from tests.unit.whole_path import POOL_UID, WholePath, prompt
+from tests.unit.whole_path import POOL_UID, WholePath, path, prompt
+
+__all__ = ["path"]
 
 NONCE = "a-nonce-of-some-length"
-
-
-@pytest.fixture
-async def path(tmp_path: Path) -> WholePath:
-    world = WholePath(tmp_path)
-    await world.prove()
-    return world
 
 
 def forged(path: WholePath, tenant: str) -> str:

@@ -21,20 +21,15 @@ from cachescope.guard.in_flight import Flight
 from cachescope.guard.process import GuardProcess
 from cachescope.guard.wire import Receive, Scope
 from tests.unit.test_permits import PERMIT
-from tests.unit.whole_path import BLOCK, CHAT, NAMESPACE, WholePath, prompt
+from tests.unit.whole_path import BLOCK, CHAT, NAMESPACE, WholePath, path, prompt
+
+__all__ = ["path"]
 
 TRIES = 50
 
 
 def suspend(tenant: dict[str, Any]) -> None:
     tenant["spec"]["suspended"] = True
-
-
-@pytest.fixture
-async def path(tmp_path: Path) -> WholePath:
-    world = WholePath(tmp_path)
-    await world.prove()
-    return world
 
 
 def people(path: WholePath) -> dict[str, str]:

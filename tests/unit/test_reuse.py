@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import pytest
-
 from cachescope.core.ledgers import Flags
 from cachescope.core.permits import PERMIT_HEADER, read_permit
 from cachescope.core.types import Epoch, Reuse
-from tests.unit.whole_path import POOL, POOL_UID, WholePath, prompt
+from tests.unit.whole_path import POOL, POOL_UID, WholePath, path, prompt
+
+__all__ = ["path"]
 
 TRIES = 10
-
-
-@pytest.fixture
-async def path(tmp_path: Path) -> WholePath:
-    world = WholePath(tmp_path)
-    await world.prove()
-    return world
 
 
 async def reused(path: WholePath) -> tuple[Reuse, int]:

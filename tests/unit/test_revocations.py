@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import time
-from pathlib import Path
 from typing import Any
 
 import jwt
@@ -21,20 +20,15 @@ from cachescope.gateway.identity.credentials import Identity
 from cachescope.kube.watched import Name
 from e2e.stack.credentials import KEY_ID, api_key_secret, new_key
 from tests.unit.test_ledger_heads import shard_of
-from tests.unit.whole_path import CHAT, FIRST_AUTHORIZATION, NAMESPACE, POOL, POOL_UID, WholePath, prompt
+from tests.unit.whole_path import CHAT, FIRST_AUTHORIZATION, NAMESPACE, POOL, POOL_UID, WholePath, path, prompt
+
+__all__ = ["path"]
 
 RIVAL = "rivals"
 BODY = b'{"model": "tiny", "messages": [{"role": "user", "content": "hello"}]}'
 DENIED = Floor(Epoch(2), Epoch(2), denied=Epoch(2))
 CAROL = Credential("api-key", "", "carol")
 OWN = Ledger(Role.AUTHORIZATION, Lineage(1, "4" * 32), 1)
-
-
-@pytest.fixture
-async def path(tmp_path: Path) -> WholePath:
-    world = WholePath(tmp_path)
-    await world.prove()
-    return world
 
 
 async def reason(path: WholePath, credential: str, body: bytes = BODY) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-from pathlib import Path
 
 import pytest
 
@@ -15,17 +14,12 @@ from cachescope.gateway.own_routes import OWN, Purpose
 from e2e.test_builds import short_digests
 from tests.unit.guard_fakes import BODY, ENGINE, World
 from tests.unit.test_isolation import ALLOWED, FORBIDDEN, hits, people
-from tests.unit.whole_path import CHAT, WholePath, prompt
+from tests.unit.whole_path import CHAT, WholePath, path, prompt
+
+__all__ = ["path"]
 
 TRIES = 50
 HANDLES = next(path for (_, path), purpose in OWN.items() if purpose is Purpose.HANDLE)
-
-
-@pytest.fixture
-async def path(tmp_path: Path) -> WholePath:
-    world = WholePath(tmp_path)
-    await world.prove()
-    return world
 
 
 def chat(text: str) -> dict[str, object]:
