@@ -6,7 +6,7 @@ from typing import Any
 
 from cachescope.api.conditions import ConditionType
 from e2e.stack import api, kubectl
-from e2e.stack.tenancy import API_VERSION
+from e2e.stack.tenancy import object_of
 
 POOL = "pool"
 FENCED = ConditionType.FENCED.value
@@ -15,13 +15,13 @@ FENCED = ConditionType.FENCED.value
 def rollback_of(name: str, **incident: Any) -> dict[str, Any]:  # noqa: ANN401 - fields of any kind
     """A CacheEpoch that rolls the pool forward once."""
     told = {"id": name, "reason": "fault test", **incident}
-    return _document(name, {"target": {"kind": "ServingPool", "name": POOL}, "incident": told})
+    return object_of("CacheEpoch", name, {"target": {"kind": "ServingPool", "name": POOL}, "incident": told})
 
 
 def denial_of(name: str, tenant: str) -> dict[str, Any]:
     """A CacheEpoch that denies a tenant."""
     target = {"kind": "Tenant", "name": tenant}
-    return _document(name, {"target": target, "incident": {"id": name, "reason": "fault test"}, "deny": True})
+    return object_of("CacheEpoch", name, {"target": target, "incident": {"id": name, "reason": "fault test"}, "deny": True})
 
 
 def is_true(namespace: str, name: str, condition: str) -> bool:
@@ -44,7 +44,3 @@ def _found(name: str, namespace: str) -> dict[str, Any] | None:
         return api.get("cacheepochs", name, namespace)
     except api.UnreadError:
         return None
-
-
-def _document(name: str, spec: dict[str, Any]) -> dict[str, Any]:
-    return {"apiVersion": API_VERSION, "kind": "CacheEpoch", "metadata": {"name": name}, "spec": spec}

@@ -14,8 +14,6 @@ from pathlib import Path
 from e2e.stack.paths import CACHE
 
 PATH = CACHE / "soak.jsonl"
-PRODUCT = ("operator", "gateway", "guard")
-"""Images that a play says something about."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,11 +6,8 @@ metrics by its pod's.
 
 from __future__ import annotations
 
-import json
 import re
 import secrets
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,10 +21,10 @@ from cachescope.core.labels import GUARD_METRICS_PORT
 from e2e.faults.declarations import FENCED, POOL, denial_of, is_true
 from e2e.faults.engines import ENGINE
 from e2e.faults.history import LOST, SERVED
-from e2e.stack import api, helm, kubectl, stub_pool, tenancy
+from e2e.stack import api, built_images, helm, kubectl, stub_pool, tenancy
 from e2e.stack.credentials import api_key_secret, new_key
 from e2e.stack.install import GATEWAY, OPERATOR, RELEASE, install_crds, namespace
-from e2e.stack.paths import CHARTS, EXAMPLES, LAYOUT, ROOT
+from e2e.stack.paths import CHARTS, EXAMPLES, LAYOUT
 from e2e.stack.waiting import until
 
 FIRST = "0"
@@ -78,7 +75,7 @@ class Site:
 
     def pods(self, labels: str = stub_pool.pods(POOL)) -> list[dict[str, Any]]:
         """Pods that stay; by default the engines."""
-        return [pod for pod in api.pods(labels, self.namespace) if "deletionTimestamp" not in pod["metadata"]]
+        return kubectl.staying_pods(labels, self.namespace)
 
     def busiest(self) -> dict[str, Any]:
         """The engine that has most to do; waits until one has something."""
@@ -172,8 +169,7 @@ def _namespace(which: str) -> str:
 
 @cache
 def _installed(name: str) -> Site:
-    listed = subprocess.run([sys.executable, "-m", "images", "list", "--json"], cwd=ROOT, capture_output=True, check=True)
-    site = Site(name, json.loads(listed.stdout))
+    site = Site(name, built_images.references())
     namespace(name)
     install_crds()
     helm.upgrade(RELEASE, CHARTS / "cachescope", *_values(site), namespace=name)
@@ -197,11 +193,8 @@ def _settled(site: Site) -> None:
 
 
 def _values(site: Site) -> list[str]:
-    named = {name: site.images[name].rpartition(":") for name in ("operator", "gateway", "guard")}
-    values = {f"images.{name}.repository": repository for name, (repository, _, _) in named.items()}
-    values |= {f"images.{name}.tag": tag for name, (_, _, tag) in named.items()}
     numbers = {"settings.leaseSeconds": LEASE_SECONDS, "settings.maxStaleSeconds": STALE_SECONDS, "operator.replicas": OPERATORS}
     numbered = [part for name, value in numbers.items() for part in ("--set", f"{name}={value}")]
     settings = ["-f", str(EXAMPLES / "demo-values.yaml"), "--set-json", "settings.identityProviders=[]"]
     requests = {f"{part}.resources.requests.cpu": CPU for part in ("operator", "gateway.processor", "gateway.envoy")}
-    return [*settings, *helm.set_options(values | requests), *numbered]
+    return [*settings, *built_images.options(site.images), *helm.set_options(requests), *numbered]

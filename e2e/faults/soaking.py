@@ -9,16 +9,14 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 import time
 from datetime import UTC, datetime
 
 import pytest
 
 from e2e.faults.engines import ENGINE
-from e2e.faults.results import PATH, PRODUCT, Line, write
-from e2e.stack.paths import ROOT
+from e2e.faults.results import PATH, Line, write
+from e2e.stack import built_images
 
 BOUND_SECONDS = float(os.environ.get("CACHESCOPE_FAULT_SECONDS", "inf"))
 SIMULATED = "simulated"
@@ -89,9 +87,8 @@ def name_of(item: pytest.Item) -> str:
 
 def images() -> dict[str, str]:
     """Hashes of what the images are made of, by name."""
-    command = [sys.executable, "-m", "images", "list", "--json"]
-    listed = json.loads(subprocess.run(command, cwd=ROOT, capture_output=True, check=True).stdout)
-    return {name: listed[name].rpartition(":")[2] for name in PRODUCT}
+    found = built_images.references()
+    return {name: found[name].rpartition(":")[2] for name in built_images.PRODUCT}
 
 
 def _why(report: pytest.TestReport) -> str:

@@ -10,7 +10,7 @@ from e2e.stack.install import GATEWAY_PODS, Stack
 
 def every_gateway_has(stack: Stack, head: Ledger) -> bool:
     """Whether each gateway that is there has acknowledged the authorization head, or a later one of its lineage."""
-    living = {pod["metadata"]["uid"] for pod in kubectl.pods(GATEWAY_PODS) if "deletionTimestamp" not in pod["metadata"]}
+    living = {pod["metadata"]["uid"] for pod in kubectl.staying_pods(GATEWAY_PODS)}
     return bool(living) and living <= _acknowledging(stack, head)
 
 

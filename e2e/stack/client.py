@@ -85,6 +85,15 @@ def reuses(who: openai.OpenAI) -> bool:
         return False
 
 
+def is_refused(who: openai.OpenAI, kind: type[openai.APIStatusError]) -> bool:
+    """Whether a request of somebody is refused in such a way now."""
+    try:
+        chat(who, "hello")
+    except kind:
+        return True
+    return False
+
+
 def at_once(function: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
     """What a function makes of each of some items, several of them at the same time; in the items' order."""
     with ThreadPoolExecutor(AT_ONCE) as pool:

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import base64
-import json
 import secrets
-import subprocess
-import sys
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -21,11 +18,12 @@ from cachescope.core.ledgers import AUTHORIZATION_HEAD, Ledger
 from cachescope.core.types import Epoch, TargetKind, TargetName
 from cachescope.gateway.authorizations import Authorization, PoolState
 from cachescope.gateway.keys import GatewayKeys, parse_keys
-from e2e.stack import helm, kubectl
+from e2e.stack import built_images, helm, kubectl
 from e2e.stack.credentials import Credentials, load
 from e2e.stack.forging import Forger
 from e2e.stack.kubectl import NAMESPACE
-from e2e.stack.paths import CHARTS, EXAMPLES, ROOT, STATE
+from e2e.stack.paths import CHARTS, EXAMPLES, STATE
+from e2e.stack.tenancy import object_of
 from e2e.stack.waiting import until
 
 RELEASE, CRDS_RELEASE = "cachescope", "cachescope-crds"
@@ -118,18 +116,12 @@ class Stack:
 
     def values(self) -> list[str]:
         """Helm's options: the images that were built here, and the demo's identity providers."""
-        named = {name: self.images[name].rpartition(":") for name in ("operator", "gateway", "guard")}
-        values = {f"images.{name}.repository": repository for name, (repository, _, _) in named.items()}
-        values |= {f"images.{name}.tag": tag for name, (_, _, tag) in named.items()}
-        return ["-f", str(EXAMPLES / "demo-values.yaml"), *helm.set_options(values)]
+        return ["-f", str(EXAMPLES / "demo-values.yaml"), *built_images.options(self.images)]
 
 
 def prepare() -> Stack:
     """Read the images that were built, and the credentials of earlier runs."""
-    images = json.loads(
-        subprocess.run([sys.executable, "-m", "images", "list", "--json"], cwd=ROOT, capture_output=True, check=True).stdout
-    )
-    return Stack(images, load(STATE / "credentials.json"))
+    return Stack(built_images.references(), load(STATE / "credentials.json"))
 
 
 def install(stack: Stack) -> None:
@@ -173,4 +165,4 @@ def _ledger(name: str) -> Ledger:
 def incident(incident_id: str, name: str = "end-to-end", *, pool: str = POOL) -> dict[str, Any]:
     """A CacheEpoch that rolls a pool forward once."""
     spec = {"target": {"kind": "ServingPool", "name": pool}, "incident": {"id": incident_id, "reason": "end-to-end test"}}
-    return {"apiVersion": "cachescope.dev/v1alpha1", "kind": "CacheEpoch", "metadata": {"name": name}, "spec": spec}
+    return object_of("CacheEpoch", name, spec)

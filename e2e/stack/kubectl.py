@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
-from e2e.stack import forwarding
+from e2e.stack import api, forwarding
 from e2e.stack.paths import KUBECONFIG, LAYOUT
 from e2e.stack.waiting import until
 
@@ -70,8 +70,12 @@ def condition(item: dict[str, Any], kind: str) -> dict[str, Any]:
 
 def pods(labels: str, namespace: str = NAMESPACE) -> list[dict[str, Any]]:
     """The pods that a label selector finds."""
-    found: list[dict[str, Any]] = get("pods", "-l", labels, namespace=namespace)["items"]
-    return found
+    return api.pods(labels, namespace)
+
+
+def staying_pods(labels: str, namespace: str = NAMESPACE) -> list[dict[str, Any]]:
+    """Those of them that nobody has deleted."""
+    return [pod for pod in pods(labels, namespace) if "deletionTimestamp" not in pod["metadata"]]
 
 
 def ready_pod(labels: str, namespace: str = NAMESPACE, *, seconds: float = 180) -> dict[str, Any]:

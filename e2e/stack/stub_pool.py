@@ -8,7 +8,7 @@ from typing import Any
 from cachescope.core.labels import POOL_LABEL
 from e2e.stack import kubectl
 from e2e.stack.kubectl import NAMESPACE
-from e2e.stack.tenancy import API_VERSION
+from e2e.stack.tenancy import object_of
 from e2e.stack.waiting import until
 from e2e.stub_engine.faults import VARIABLE
 
@@ -36,7 +36,7 @@ def document(name: str, *, image: str, replicas: int = 1, lease_seconds: int = 3
         "resources": {"requests": {"cpu": "50m", "memory": "128Mi"}, "limits": {"memory": "256Mi"}},
         "fence": {"leaseSeconds": lease_seconds},
     }
-    return {"apiVersion": API_VERSION, "kind": "ServingPool", "metadata": {"name": name}, "spec": spec}
+    return object_of("ServingPool", name, spec)
 
 
 def bring_up(pool: dict[str, Any], namespace: str = NAMESPACE) -> None:

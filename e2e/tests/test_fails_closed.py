@@ -74,8 +74,11 @@ def test_an_engine_without_its_guard_is_not_routed_to(stack: Stack) -> None:
 def test_with_unreadable_settings_no_gateway_starts() -> None:
     with changed("configmap", SETTINGS, _broken):
         kubectl.run("delete", "pod", *_names(), "--wait=true")
-        until(lambda: any(_failed(pod, "envoy") for pod in _staying()), "the Envoy of a new gateway refuses to start")
-        assert not any(kubectl.is_ready(pod) or _envoy_is_ready(pod) for pod in _staying())
+        until(
+            lambda: any(_failed(pod, "envoy") for pod in kubectl.staying_pods(GATEWAY_PODS)),
+            "the Envoy of a new gateway refuses to start",
+        )
+        assert not any(kubectl.is_ready(pod) or _envoy_is_ready(pod) for pod in kubectl.staying_pods(GATEWAY_PODS))
     # The next pods start at once; the kubelet waits longer after every failure of these.
     kubectl.run("delete", "pod", *_names(), "--wait=true")
 
@@ -92,8 +95,11 @@ def test_a_gateway_that_may_not_read_the_api_lets_nothing_pass(stack: Stack) -> 
 def test_without_its_settings_no_gateway_starts() -> None:
     with removed("configmap", SETTINGS):
         kubectl.run("delete", "pod", *_names(), "--wait=true")
-        until(lambda: any(_cannot_mount(pod) for pod in _staying()), "the kubelet misses the settings of a new gateway")
-        assert [pod["metadata"]["name"] for pod in _staying() if _started(pod)] == []
+        until(
+            lambda: any(_cannot_mount(pod) for pod in kubectl.staying_pods(GATEWAY_PODS)),
+            "the kubelet misses the settings of a new gateway",
+        )
+        assert [pod["metadata"]["name"] for pod in kubectl.staying_pods(GATEWAY_PODS) if _started(pod)] == []
     # The next pod asks for its volumes at once; this one's kubelet waits longer after every failure.
     kubectl.run("delete", "pod", *_names(), "--wait=false")
 
@@ -132,8 +138,11 @@ def _gateway() -> Iterator[str]:
 @contextmanager
 def _new_envoy() -> Iterator[str]:
     """A gateway whose Envoy serves, whatever its processor does."""
-    until(lambda: any(_envoy_is_ready(pod) for pod in _staying()), "Envoy serves beside a processor that does not")
-    name = next(pod["metadata"]["name"] for pod in _staying() if _envoy_is_ready(pod))
+    until(
+        lambda: any(_envoy_is_ready(pod) for pod in kubectl.staying_pods(GATEWAY_PODS)),
+        "Envoy serves beside a processor that does not",
+    )
+    name = next(pod["metadata"]["name"] for pod in kubectl.staying_pods(GATEWAY_PODS) if _envoy_is_ready(pod))
     with kubectl.forwarded(f"pod/{name}", GATEWAY_PORT) as address:
         yield address
 
@@ -201,10 +210,6 @@ def _without_processor(deployment: dict[str, Any]) -> None:
 
 def _names() -> set[str]:
     return {pod["metadata"]["name"] for pod in kubectl.pods(GATEWAY_PODS)}
-
-
-def _staying() -> list[dict[str, Any]]:
-    return [pod for pod in kubectl.pods(GATEWAY_PODS) if "deletionTimestamp" not in pod["metadata"]]
 
 
 def _cannot_mount(pod: dict[str, Any]) -> bool:

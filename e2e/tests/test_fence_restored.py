@@ -22,7 +22,7 @@ from e2e.faults.site import TENANTS, WELL_SECONDS, Site
 from e2e.faults.table import ROUNDS, SITES, TIMES
 from e2e.stack import kubectl, outage
 from e2e.stack.install import GATEWAY_PODS, OPERATOR_PODS
-from e2e.stack.tenancy import API_VERSION
+from e2e.stack.tenancy import object_of
 from e2e.stack.waiting import until
 
 TRIES = 10
@@ -82,4 +82,4 @@ def declare(place: Site, document: dict[str, Any], condition: str = "Fenced") ->
 def restored_of(name: str) -> dict[str, Any]:
     """The declaration that the cluster was restored."""
     spec = {"target": {"kind": "Namespace"}, "incident": {"id": name, "reason": "fault test"}, "restored": {"confirmed": False}}
-    return {"apiVersion": API_VERSION, "kind": "CacheEpoch", "metadata": {"name": name}, "spec": spec}
+    return object_of("CacheEpoch", name, spec)

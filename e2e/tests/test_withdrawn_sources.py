@@ -135,11 +135,7 @@ def _of(who: openai.OpenAI, name: str) -> openai.OpenAI:
 
 def _takes(built: Built, person: str) -> bool:
     """Whether the gateway takes contexts from somebody."""
-    try:
-        client.chat(_of(built.client(person), f"{PREFIX}-0"), "hello")
-    except openai.PermissionDeniedError:
-        return False
-    return True
+    return not client.is_refused(_of(built.client(person), f"{PREFIX}-0"), openai.PermissionDeniedError)
 
 
 def _refused(built: Built, name: str, text: str) -> bool:
