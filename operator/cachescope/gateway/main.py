@@ -222,17 +222,27 @@ async def run(options: Options) -> None:
         health = Health(gateway.standing, gateway.fleet, key_sets.problems)
         registry.register(health)
         runner = await serve_health(health, registry, options.port)
-        background = [asyncio.create_task(task) for task in gateway.tasks()]
         standing = gateway.standing
         decision = Decision(standing.in_force, gateway.fleet, Audit(registry), time.time, settled=standing.settled)
-        server = await serve(decision, options.socket)
+        background = [asyncio.create_task(task) for task in gateway.tasks()]
+        try:
+            await _serve(decision, options.socket, stop, background)
+        finally:
+            # Also when a part failed: a lease that is not released keeps fences waiting for it.
+            for task in background:
+                task.cancel()
+            await asyncio.gather(*background, return_exceptions=True)
+            await runner.cleanup()
+            await challenger.close()
+
+
+async def _serve(decision: Decision, socket: str, stop: asyncio.Event, background: list[asyncio.Task[None]]) -> None:
+    """Serve until the signal, or until a background task ends; then what is under way to its end."""
+    server = await serve(decision, socket)
+    try:
         await _first(stop.wait(), background)
+    finally:
         await server.stop(DRAIN_SECONDS)
-        for task in background:
-            task.cancel()
-        await asyncio.gather(*background, return_exceptions=True)
-        await runner.cleanup()
-        await challenger.close()
 
 
 async def _first(stopped: Coroutine[Any, Any, bool], background: list[asyncio.Task[None]]) -> None:
