@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from e2e.test_builds import short_digests, stalled_watch
+from e2e.test_builds import constant_salts, short_digests, stalled_watch
 from e2e.test_builds.gateways import Build, command
 
 BUILDS = [
+    constant_salts.constant,
     short_digests.shortened,
     short_digests.trusting,
     stalled_watch.silent,
