@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from e2e.stub_engine import wall_clock
 from e2e.test_builds import constant_salts, short_digests, stalled_watch
 from e2e.test_builds.gateways import Build, command
 
@@ -19,6 +20,8 @@ BUILDS = [
     stalled_watch.silent,
     stalled_watch.deaf,
     stalled_watch.believing,
+    wall_clock.ten_minutes_ahead,
+    wall_clock.ten_minutes_behind,
 ]
 
 
