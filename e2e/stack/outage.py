@@ -23,7 +23,18 @@ def without_api_server(seconds: float) -> None:
     """End the API server, and start it again after that time; returns when the cluster is whole."""
     _processes().stop(API_SERVER)
     time.sleep(seconds)  # the length of the outage, not a wait for anything
-    subprocess.run([sys.executable, "-m", "e2e.cluster", "up"], cwd=ROOT, check=True, capture_output=True)
+    bring_up()
+
+
+def bring_up() -> None:
+    """Start what does not run; returns when the cluster is whole.
+
+    Raises:
+        RuntimeError: It does not become so; with what was printed.
+    """
+    done = subprocess.run([sys.executable, "-m", "e2e.cluster", "up"], cwd=ROOT, check=False, capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(f"the cluster did not come up: {done.stdout[-2000:]}{done.stderr[-2000:]}")
 
 
 def kubelet() -> Process:
