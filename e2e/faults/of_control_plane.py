@@ -14,8 +14,8 @@ from cachescope.core.ledgers import AUTHORIZATION_HEAD, Lineage
 from e2e.cluster.local.processes import send
 from e2e.faults import restore
 from e2e.faults.declarations import POOL, is_true
-from e2e.faults.of_processes import GUARD, GUARD_SECONDS, RIGHT_SECONDS
-from e2e.faults.processes import of_pod, stopped
+from e2e.faults.of_processes import GUARD_SECONDS, RIGHT_SECONDS
+from e2e.faults.processes import cut_off, of_pod
 from e2e.faults.scene import FENCE_SECONDS, Scene
 from e2e.faults.site import ENGINES, WELL_SECONDS, Site
 from e2e.faults.table import fault
@@ -67,12 +67,12 @@ def restored_with_one(scene: Scene) -> None:
 
 @fault("etcd is restored, and another change takes the sequence of the lost one", slow=True)
 def restored_and_changed(scene: Scene) -> None:
-    """No guard and no gateway is there to witness when the operator, which remembers nothing, writes anew."""
-    witnesses = [process for pod in scene.site.pods() for process in of_pod(pod, GUARD)]
-    witnesses += [process for pod in scene.site.pods(GATEWAY_PODS) for process in of_pod(pod)]
+    """No guard and no gateway is heard as a witness when the operator, which remembers nothing, writes anew."""
+    witnesses = [*scene.site.pods(), *scene.site.pods(GATEWAY_PODS)]
     operators = scene.site.pods(OPERATOR_PODS)
-    with _restored(scene), ExitStack() as still:
-        still.enter_context(stopped(*witnesses))
+    with _restored(scene), ExitStack() as unheard:
+        for pod in witnesses:
+            unheard.enter_context(cut_off(pod))
         scene.control_plane.put_back(lambda: restore.forget(operators))
         before = lineage(scene.site, POOL)
         scene.revoke()  # it gives the same epochs as the lost one, which must not be taken for it
