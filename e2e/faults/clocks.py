@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from e2e.faults.declarations import POOL, status_of
-from e2e.faults.site import WELL_SECONDS, Site
+from e2e.faults.site import WELL_SECONDS, Site, settled
 from e2e.stack import kubectl, stub_pool
 from e2e.stack.changes import changed
 from e2e.stack.decisions import CONTAINER
@@ -27,11 +27,13 @@ SLACK_SECONDS: Final = 60
 def off(site: Site) -> Iterator[None]:
     """An installation whose processes all have such clocks, as each has shown; afterwards as it was."""
     with ExitStack() as stack:
+        stack.callback(settled, site)
         stack.enter_context(_built(site, OPERATOR, "operator", wall_clock.ten_minutes_ahead))
         stack.enter_context(_built(site, GATEWAY, CONTAINER, wall_clock.ten_minutes_behind))
         stack.enter_context(_guards(site))
         until(lambda: _shown(site), "guards and gateways write by clocks that are off", 2 * WELL_SECONDS)
         until(site.is_well, "the pool is ready, and serves", WELL_SECONDS)
+        settled(site)
         yield
 
 
