@@ -16,6 +16,7 @@ import uvloop
 from cachescope import logs
 from cachescope.gateway.decision import Decision
 from cachescope.gateway.exchange import Answer, Forward, RequestHead
+from cachescope.gateway.main import tune_interpreter
 from cachescope.gateway.processor import serve
 from tests.unit.whole_path import ADDRESS, WholePath
 
@@ -55,6 +56,7 @@ class Elsewhere:
 
 async def main(socket_path: str, engine_port: str, folder: str) -> None:
     """Serve until the process ends."""
+    tune_interpreter()
     logs.configure()
     path = WholePath(Path(folder))
     await path.prove()

@@ -12,6 +12,7 @@ from pathlib import Path
 import uvloop
 
 from cachescope.gateway.exchange import Answer, Forward, RequestHead
+from cachescope.gateway.main import tune_interpreter
 from cachescope.gateway.processor import serve
 
 _PERMIT = {"x-cachescope-permit": "p" * 600}
@@ -41,6 +42,7 @@ class Gate:
 
 async def main(socket_path: str, engine_port: str, folder: str) -> None:
     """Serve until the process ends."""
+    tune_interpreter()
     server = await serve(Gate(f"127.0.0.1:{engine_port}"), socket_path)
     (Path(folder) / "key").write_text("sk-bench")
     await server.wait_for_termination()

@@ -212,8 +212,7 @@ async def run(options: Options) -> None:
         raise SpecError(
             "CACHESCOPE_POD_NAME and CACHESCOPE_POD_UID name the gateway's FenceLease; set both from the pod's own fields"
         )
-    sys.setswitchinterval(SWITCH_SECONDS)
-    gc.set_threshold(*GARBAGE_THRESHOLDS)
+    tune_interpreter()
     stop = _stop_signal()
     challenger = HttpChallenger()
     async with Rest() as rest, key_session() as session:
@@ -234,6 +233,12 @@ async def run(options: Options) -> None:
             await asyncio.gather(*background, return_exceptions=True)
             await runner.cleanup()
             await challenger.close()
+
+
+def tune_interpreter() -> None:
+    """Set what Python decides otherwise by default: how long threads keep it, and when it looks for garbage."""
+    sys.setswitchinterval(SWITCH_SECONDS)
+    gc.set_threshold(*GARBAGE_THRESHOLDS)
 
 
 async def _serve(decision: Decision, socket: str, stop: asyncio.Event, background: list[asyncio.Task[None]]) -> None:
