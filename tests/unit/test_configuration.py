@@ -319,11 +319,11 @@ async def test_ten_thousand_tenants_are_compiled_beside_the_requests(path: Whole
         path.cluster.tenants.take(
             NAMESPACE, f"t{number}", Reading(KnownTenant(NAMESPACE, f"t{number}", f"uid-{number}", False, held))
         )
-    started, turns = time.monotonic(), 0
+    started, turns = time.process_time(), 0
     refreshing = asyncio.create_task(path.configuration.refresh())
     while not refreshing.done():
         await asyncio.sleep(0)
         turns += 1
     assert len(path.snapshot().policy.tenants) == 10_004
-    assert time.monotonic() - started < 5
+    assert time.process_time() - started < 5, "seconds of this process's own work, however busy the machine is"
     assert turns > 10, "the event loop went on meanwhile"
