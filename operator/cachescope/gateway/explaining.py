@@ -3,7 +3,7 @@
 Rules:
 
 - policy, placement, record and what the body may hold are the gateway's own; what only a running installation knows (keys, epochs,
-  what an engine loaded) is made up, the same each time, and not shown as if it were known;
+  denials, what an engine loaded) is made up, the same each time, and not shown as if it were known: nobody is denied here;
 - no salt and no namespace is shown: those that were computed here are nobody's.
 """
 
