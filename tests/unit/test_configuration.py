@@ -129,13 +129,25 @@ def test_a_configuration_that_nobody_mounted_is_no_configuration(path: WholePath
     assert "root-keys" in path.configuration.fault
 
 
-def test_a_fault_of_the_compiler_keeps_the_last_one_and_is_tried_again(path: WholePath, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fault_of_the_compiler_keeps_the_last_one_and_is_tried_again(
+    path: WholePath, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     before = path.snapshot()
+    tries: list[object] = []
+
+    def broken(*given: object) -> None:
+        tries.append(given)
+        raise KeyError("blue")
+
     with monkeypatch.context() as patch:
-        patch.setattr(configuration_module, "in_order", lambda *_: 1 / 0)
+        patch.setattr(configuration_module, "in_order", broken)
         path.edit("Tenant", "blue", lambda tenant: tenant["spec"].update(suspended=True))
-        assert "ZeroDivisionError" in path.configuration.fault
+        path.take_over()
+        assert "KeyError" in path.configuration.fault
         assert path.snapshot() is before
+    assert len(tries) == 2
+    assert [record.message for record in caplog.records].count("configuration not compiled") == 1, "once, while it is there"
+    assert "blue" not in caplog.text, "no log names a tenant"
     path.refresh()
     assert path.snapshot() is not before
 
