@@ -12,8 +12,8 @@ import pytest
 from cachescope.core.errors import SpecError
 from cachescope.core.labels import FIELD_MANAGER
 from cachescope.kube.applying import Applier
-from cachescope.kube.drift import scaled_by_autoscaler
 from cachescope.kube.kinds import collection_of, path_of
+from cachescope.kube.ownership import scaled
 from cachescope.kube.rest import ConflictError, Document, NotFoundError, Rest
 from e2e.stack import kubectl
 from tests.integration.api_server import namespace, rest, until
@@ -164,10 +164,10 @@ async def test_what_is_no_longer_wanted_goes_also_after_a_healed_edit(rest: Rest
 async def test_replicas_of_an_autoscaler_stay(rest: Rest, owner: Document) -> None:
     desired, applier = children(owner)["Deployment"], Applier(rest)
     live = (await applier.apply(desired, None)).live
-    scaled = await rest.merge(f"{path_of(desired)}/scale", {"spec": {"replicas": 3}}, fieldManager="kube-controller-manager")
-    assert scaled["spec"]["replicas"] == 3
+    scale = await rest.merge(f"{path_of(desired)}/scale", {"spec": {"replicas": 3}}, fieldManager="kube-controller-manager")
+    assert scale["spec"]["replicas"] == 3
     live = await rest.get(path_of(desired))
-    assert scaled_by_autoscaler(live)
+    assert scaled(live)
     await untouched(rest, applier, desired)
     edited = await edit(rest, desired, lambda it: it["spec"]["template"]["spec"]["containers"][0].update(image="evil"))
     healed = (await applier.apply(desired, edited)).live

@@ -77,7 +77,7 @@ async def test_it_says_what_the_gateway_does(
     headers |= {COMPARTMENT_HEADER: compartment} if compartment else {}
     found = explain(documents(world), question(world, who, headers))
     if isinstance(decided, Answer):
-        assert found.verdict == decided.reason
+        assert (found.verdict, found.message) == (decided.reason, json.loads(decided.body)["error"]["message"])
         return
     (line,) = [record.__dict__ for record in caplog.records if record.message == "forwarded"]
     assert found.scope_class is not None

@@ -29,10 +29,10 @@ KINDS: tuple[type[Resource], ...] = (ServingPool, Tenant, CacheScope, PublicSour
 
 Pool = Annotated[str, typer.Option("--pool", help="Name of the pool.")]
 Subject = Annotated[str, typer.Option("--as", help="Whose request: TENANT/PRINCIPAL.")]
-Kind = Annotated[Literal["api-key", "jwt", "mtls", "service-account"], typer.Option("--credential", help="What he shows.")]
-Issuer = Annotated[str, typer.Option("--issuer", help="Of a token: its `iss`.")]
+Kind = Annotated[Literal["api-key", "jwt", "mtls", "service-account"], typer.Option("--credential", help="Of which kind it is.")]
+Issuer = Annotated[str, typer.Option("--issuer", help="With `jwt`: the `iss` of the token.")]
 Compartments = Annotated[list[str] | None, typer.Option("--token-compartment", help="A compartment that the token lists; repeat.")]
-Files = Annotated[list[Path] | None, typer.Option("--file", "-f", help="Resources, a file or a folder; the cluster's without.")]
+Files = Annotated[list[Path] | None, typer.Option("--file", "-f", help="A file or folder of resources; else the cluster's.")]
 Namespace = Annotated[str | None, typer.Option("--namespace", "-n", help="Where the pool is.")]
 RoutePath = Annotated[str, typer.Option("--path", help="Where the request goes.")]
 ContextJson = Annotated[str | None, typer.Option("--context", help="x-cachescope-context, as an application would send it.")]

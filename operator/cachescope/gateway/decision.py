@@ -242,7 +242,8 @@ class Decision:
 
     def _cache_keys(self, asked: Asked, grant: Grant, made: Made) -> Answer:
         if not grant.identity.credentials & grant.asker.scope.rule.applications:
-            return answer("permission_denied")
+            message = "No CacheScope lists this credential as an application. Ask the platform team to list it in `applications`."
+            return answer("permission_denied", message)
         nonce = None if made.reuse is Reuse.SALTED else self.entropy(NONCE_BYTES)
         request = content_digest(asked.cleaned.route.dialect, asked.cleaned.fields)
         keys = cache_keys(grant.in_force.snapshot.keys.caches, made.record, request=request, nonce=nonce)

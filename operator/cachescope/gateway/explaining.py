@@ -3,14 +3,15 @@
 Rules:
 
 - policy, placement, record and what the body may hold are the gateway's own; what only a running installation knows (keys, epochs,
-  what an engine loaded) is made up, the same each time, and not shown as if it were known;
+  denials, what an engine loaded) is made up, the same each time, and not shown as if it were known: nobody is denied here;
 - no salt and no namespace is shown: those that were computed here are nobody's.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from cachescope.api.pools import ServingPool
@@ -26,6 +27,7 @@ from cachescope.core.statements import Statement
 from cachescope.core.types import Reuse, ScopeClass
 from cachescope.engines.routes import Route
 from cachescope.gateway import binding, readings
+from cachescope.gateway.admitting import model_not_found
 from cachescope.gateway.authorizations import Authorization
 from cachescope.gateway.context import Said
 from cachescope.gateway.exchange import Answer
@@ -122,8 +124,8 @@ class Explanation:
     """What would be decided.
 
     Attributes:
-        verdict: `forwarded`, or the code of the refusal.
-        message: What the client would read, of a refusal.
+        verdict: `forwarded`, the name of the refusal, or `other_pool` where the model's name goes to another pool.
+        message: What the client would read, of a refusal; which pool it is, of another one.
         scope_class: The class; `None` of a refusal.
         reuse: What the cache may do.
         stripped: Fields of the body that are removed.
@@ -137,7 +139,7 @@ class Explanation:
     reuse: Reuse | None = None
     stripped: tuple[str, ...] = ()
     lines: tuple[Line, ...] = ()
-    faults: tuple[str, ...] = field(default=())
+    faults: tuple[str, ...] = ()
 
 
 def explain(documents: Iterable[Document], question: Question, settings: Settings | None = None) -> Explanation:
@@ -164,20 +166,21 @@ def explain(documents: Iterable[Document], question: Question, settings: Setting
 
 def _decided(snapshot: Snapshot, identity: Identity, question: Question) -> Explanation:
     asked = asked_of(question.route, question.body, question.said)
-    if snapshot.policy.tenants[identity.tenant_uid].refused:
-        return Explanation("permission_denied", "The tenant is suspended, or cannot be read.")
+    tenant = snapshot.policy.tenants[identity.tenant_uid]
+    if tenant.refused:
+        return Explanation("permission_denied", "the tenant is suspended, or cannot be read; see spec.suspended and its conditions")
     served = snapshot.policy.models(identity.tenant_uid).get(asked.cleaned.model)
     if served is None:
-        return Explanation("model_not_found", "No pool that admits this tenant serves the model that the body names.")
+        return _refused(model_not_found(alone=tenant.high))
     pool = served.pool
     if (pool.namespace, pool.name) != (question.namespace, question.pool):
         return Explanation(
             "other_pool",
-            f"The model goes to {pool.namespace}/{pool.name}, which comes before {question.namespace}/{question.pool}.",
+            f"the model goes to {pool.namespace}/{pool.name}, which comes before {question.namespace}/{question.pool}; ask of that",
         )
     placement = placement_of(snapshot, identity, pool, asked.sent, now=question.now)
     if isinstance(placement, Answer):
-        return Explanation(placement.reason, placement.body.decode())
+        return _refused(placement)
     asker = snapshot.askers.of(identity, pool, placement)
     statement = _statement(pool)
     reuse = binding.reuse_of(asker, statement, right=True, cached=question.route.salt is not None)
@@ -186,6 +189,11 @@ def _decided(snapshot: Snapshot, identity: Identity, question: Question) -> Expl
     why = "; ".join(_BECAUSE[reason] for reason in placement.reasons)
     first = Line("scope", placement.scope_class.value, why)
     return Explanation("forwarded", "", placement.scope_class, reuse, asked.cleaned.stripped, (first, *lines))
+
+
+def _refused(refusal: Answer) -> Explanation:
+    """A refusal, in the words that the client would read."""
+    return Explanation(refusal.reason, json.loads(refusal.body)["error"]["message"])
 
 
 def _subject(record: IdentityRecord, asker: binding.Asker) -> str:
@@ -218,7 +226,7 @@ _LINES: Final[tuple[tuple[str, _Show, str], ...]] = (
     (
         "policyRevision",
         lambda record, _: str(record.policy_revision),
-        "revision of the CacheScopes that name the tenant and the pool",
+        "generation of the CacheScope whose class holds; 1 where none names the tenant and the pool",
     ),
     (
         "authorizationEpoch",
