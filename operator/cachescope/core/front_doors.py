@@ -21,6 +21,8 @@ MIDDLEWARE = "cachescope.guard.asgi.Guard"
 
 _ENFORCING_HASHES = frozenset({"sha256", "sha256_cbor"})
 _OFF = frozenset({"", "0", "false"})
+_LOG_LEVEL = "VLLM_LOGGING_LEVEL"
+_QUIET_LEVELS = frozenset({"", "INFO", "WARNING", "ERROR", "CRITICAL"})
 
 _REFUSED_OPTIONS = {
     "--grpc": "serves gRPC, which no guard sees; remove it",
@@ -40,6 +42,10 @@ _REFUSED_OPTIONS = {
     "--tool-parser-plugin": "loads code into the engine that nobody checked; remove it",
     "--reasoning-parser-plugin": "loads code into the engine that nobody checked; remove it",
     "--io-processor-plugin": "loads code into the engine that nobody checked; remove it",
+    "--log-config-file": "loads code and log settings that nobody checked; remove it",
+    "--logging-config": "loads code and log settings that nobody checked; remove it",
+    "--enable-log-outputs": "writes answers to the log; remove it",
+    "--log-error-stack": "writes requests that are not valid to the log, prompts and salts with them; remove it",
     "--default-mm-loras": "loads adapters that no request names and no record holds; remove it",
     "--ec-transfer-config": "moves encoder outputs, which no salt separates; remove it",
     "--data-parallel-multi-port-external-lb": "starts several API servers; run one replica of the pool for each",
@@ -58,7 +64,7 @@ _JUDGED_BY_VALUE = (
     "--data-parallel-size",
     "--middleware",
     "--prefix-caching-hash-algo",
-    "--enable-log-requests",
+    "--log-level",
 )
 _READ_BY_ADAPTERS = ("--enable-lora", "--lora-modules", "--max-cpu-loras", "--max-loras")
 _NEVER_ABBREVIATED = (*_REFUSED_OPTIONS, *_JUDGED_BY_VALUE, *_READ_BY_ADAPTERS)
@@ -154,9 +160,12 @@ def _data_parallel_problems(found: Sequence[Option]) -> Iterator[str]:
 
 
 def _log_problems(found: Sequence[Option], env: Mapping[str, str]) -> Iterator[str]:
-    logged = any(option.name == "--enable-log-requests" for option in found)
-    if logged and env.get("VLLM_LOGGING_LEVEL", "").upper() == "DEBUG":
-        yield "--enable-log-requests with VLLM_LOGGING_LEVEL=DEBUG writes prompts and salts to the log; remove one of them"
+    """The engine logs each request of Anthropic's API whole at this level, whatever else it is told of logging."""
+    said = [("--log-level", option.value or "") for option in found if option.name == "--log-level"]
+    said.append((_LOG_LEVEL, env.get(_LOG_LEVEL, "")))
+    for name, value in said:
+        if value.upper() not in _QUIET_LEVELS:
+            yield f"{name} {value} writes prompts and salts to the log; set INFO or above, or remove it"
 
 
 def _variable_problems(name: str, value: str, python_path: str) -> Iterator[str]:
