@@ -66,6 +66,8 @@ REFUSED = [
     ["--log-config-file", "/x.json"],
     ["--enable-log-requests", "--enable-log-outputs"],
     ["--log-error-stack"],
+    ["--hf-config", "/x"],
+    ["--generation-conf=/x"],
 ]
 ALLOWED = [
     [],
@@ -85,6 +87,7 @@ ALLOWED = [
     ["--max-model-len", "4096", "--dtype", "bfloat16", "-tp", "2"],
     ["--enable-log-requests"],
     ["--log-level", "INFO"],
+    ["--tokenizer-mode", "slow", "--tokenizer", "/x", "--chat-template-content-format", "string", "--hf-config-path", "/x"],
     ["--log_level=warning"],
     ["--no-enable-prefix-caching"],
 ]

@@ -67,7 +67,8 @@ _JUDGED_BY_VALUE = (
     "--log-level",
 )
 _READ_BY_ADAPTERS = ("--enable-lora", "--lora-modules", "--max-cpu-loras", "--max-loras")
-_NEVER_ABBREVIATED = (*_REFUSED_OPTIONS, *_JUDGED_BY_VALUE, *_READ_BY_ADAPTERS)
+_READ_BY_DIGESTS = ("--tokenizer", "--chat-template", "--hf-config-path", "--generation-config")
+_NEVER_ABBREVIATED = (*_REFUSED_OPTIONS, *_JUDGED_BY_VALUE, *_READ_BY_ADAPTERS, *_READ_BY_DIGESTS)
 _REFUSED_VARIABLES = {
     "VLLM_USE_RUST_FRONTEND": "starts a front end that loads no middleware; unset it",
     "VLLM_SERVER_DEV_MODE": "opens routes that control the engine; unset it",
