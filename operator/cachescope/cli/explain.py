@@ -116,10 +116,16 @@ def _documents(path: Path) -> list[Document]:
         return [document for inner in sorted(path.rglob("*.y*ml")) for document in _documents(inner)]
     try:
         loaded = list(yaml.safe_load_all(path.read_text()))
-    except (OSError, yaml.YAMLError) as error:
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise SpecError(f"{path} cannot be read ({error}); name files with resources") from error
     found = [item for item in loaded if isinstance(item, dict)]
-    return [inner for item in found for inner in (item["items"] if item.get("kind") == "List" else [item])]
+    parts = [inner for item in found for inner in (_items(item) if item.get("kind") == "List" else [item])]
+    return [part for part in parts if isinstance(part, dict)]
+
+
+def _items(listed: Document) -> list[Any]:
+    items = listed.get("items")
+    return items if isinstance(items, list) else []
 
 
 async def _listed(namespace: str) -> list[Document]:
