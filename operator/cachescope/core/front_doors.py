@@ -19,6 +19,7 @@ from dataclasses import dataclass
 MIDDLEWARE = "cachescope.guard.asgi.Guard"
 """The import path of the guard, as `--middleware` takes it."""
 
+_EXECUTORS = frozenset({"ray", "mp", "uni", "external_launcher"})
 _ENFORCING_HASHES = frozenset({"sha256", "sha256_cbor"})
 _OFF = frozenset({"", "0", "false"})
 _LOG_LEVEL = "VLLM_LOGGING_LEVEL"
@@ -38,6 +39,8 @@ _REFUSED_OPTIONS = {
     "--worker-cls": "loads code into the engine that nobody checked; remove it",
     "--worker-extension-cls": "loads code into the engine that nobody checked; remove it",
     "--scheduler-cls": "loads code into the engine that nobody checked; remove it",
+    "--ec-manager-config": "loads code into the engine that nobody checked; remove it",
+    "--model-class-overrides": "loads code into the engine that nobody checked; remove it",
     "--logits-processors": "loads code into the engine that nobody checked; remove it",
     "--tool-parser-plugin": "loads code into the engine that nobody checked; remove it",
     "--reasoning-parser-plugin": "loads code into the engine that nobody checked; remove it",
@@ -62,6 +65,7 @@ _ALIASES = {
 _JUDGED_BY_VALUE = (
     "--api-server-count",
     "--data-parallel-size",
+    "--distributed-executor-backend",
     "--middleware",
     "--prefix-caching-hash-algo",
     "--log-level",
@@ -73,6 +77,7 @@ _REFUSED_VARIABLES = {
     "VLLM_USE_RUST_FRONTEND": "starts a front end that loads no middleware; unset it",
     "VLLM_SERVER_DEV_MODE": "opens routes that control the engine; unset it",
     "VLLM_PLUGINS": "loads code into the engine that nobody checked; leave it to the platform, which sets it to nothing",
+    "VLLM_MODEL_REDIRECT_PATH": "loads another model than the one that is digested; unset it",
     "VLLM_LOGGING_CONFIG_PATH": "loads code and log settings that nobody checked; unset it",
     "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "lets a request change what the engine loaded; declare adapters in the pool",
     "VLLM_DEBUG_LOG_API_SERVER_RESPONSE": "writes answers to the log; unset it",
@@ -141,6 +146,8 @@ def _option_problems(option: Option) -> Iterator[str]:
         yield f"--middleware {option.value} could answer or change requests beside the guard; only {MIDDLEWARE} may be given"
     elif option.name == "--api-server-count" and option.value != "1":
         yield f"--api-server-count {option.value} starts another number of API servers than one; remove it"
+    elif option.name == "--distributed-executor-backend" and option.value not in _EXECUTORS:
+        yield f"--distributed-executor-backend {option.value} loads code nobody checked; use {', '.join(sorted(_EXECUTORS))}"
     elif option.name == "--prefix-caching-hash-algo" and option.value not in _ENFORCING_HASHES:
         yield f"--prefix-caching-hash-algo {option.value} can collide across salts; use sha256 or sha256_cbor"
 
