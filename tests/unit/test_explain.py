@@ -202,7 +202,7 @@ def test_a_list_and_a_folder_are_read(tmp_path: Path) -> None:
 async def test_a_resource_without_a_name_is_an_error_that_says_so(world: World, kind: str, metadata: object) -> None:
     with pytest.raises(SpecError, match=f"a {kind} among the resources has no metadata with a name"):
         explain([*documents(world), {"kind": kind, "metadata": metadata}], question(world, ALICE))
-    others = [{"kind": "Kustomization", "metadata": metadata}, {"kind": ["x"]}, {}]
+    others: list[dict[str, Any]] = [{"kind": "Kustomization", "metadata": metadata}, {"kind": ["x"]}, {}]
     assert explain([*documents(world), *others], question(world, ALICE)).verdict == "forwarded", (
         "control: other kinds count for nothing"
     )

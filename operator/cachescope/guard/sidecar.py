@@ -76,9 +76,9 @@ def declared_digests(model: Path, engine: Engine) -> Loaded:
     contents = [[name, content] for name, content in sorted(model_files(model))]
     if not contents:
         raise SpecError(f"{model} holds no file; mount the model into the sidecar, read-only, where the engine has it")
-    model = [*contents, *([name, content] for name, content in sorted(configurations(engine.args).items()))]
+    beside = [[name, content] for name, content in sorted(configurations(engine.args).items())]
     runtime = digest({"engine": engine.name, "arguments": separating(engine.args)})
-    loaded = EngineDigests(digest(model), digest([*contents, *tokenizer_beside(engine.args)]), runtime)
+    loaded = EngineDigests(digest([*contents, *beside]), digest([*contents, *tokenizer_beside(engine.args)]), runtime)
     return Loaded(loaded, adapter_digests(engine.args))
 
 
