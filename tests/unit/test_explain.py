@@ -224,3 +224,14 @@ def test_a_file_of_something_else_is_no_crash(tmp_path: Path, content: bytes) ->
     (tmp_path / "other.yaml").write_bytes(content)
     code, shown = run(tmp_path, "--as", "red/alice", "-f", str(tmp_path / "other.yaml"))
     assert (code, "cannot be read" in shown) == ((1, True) if content.startswith(b"\xff") else (0, False)), shown
+
+
+async def test_a_selector_counts_where_the_installation_is(world: World) -> None:
+    labels = {"kind": "Namespace", "metadata": {"name": NAMESPACE, "labels": {"team": "red"}}}
+    (pool,) = [copy.deepcopy(item) for item in documents(world) if item["kind"] == "ServingPool"]
+    pool["metadata"] |= {"namespace": "elsewhere", "uid": "uid-of-another"}
+    pool["spec"] |= {"allowedTenants": {"namespaces": {"from": "Selector", "matchLabels": {"team": "red"}}}}
+    declared = [labels, pool, *(item for item in documents(world) if item["kind"] == "Tenant")]
+    asked = replace(question(world, ALICE), namespace="elsewhere")
+    assert explain(declared, asked).verdict == "forwarded", "control: its namespace is the installation's"
+    assert explain(declared, replace(asked, home="system")).verdict == "model_not_found"

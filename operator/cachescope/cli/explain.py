@@ -34,6 +34,7 @@ Issuer = Annotated[str, typer.Option("--issuer", help="Of a token: its `iss`.")]
 Compartments = Annotated[list[str] | None, typer.Option("--token-compartment", help="A compartment that the token lists; repeat.")]
 Files = Annotated[list[Path] | None, typer.Option("--file", "-f", help="Resources, a file or a folder; the cluster's without.")]
 Namespace = Annotated[str | None, typer.Option("--namespace", "-n", help="Where the pool is.")]
+Home = Annotated[str, typer.Option("--installation", help="Namespace of the installation; the pool's without it.")]
 RoutePath = Annotated[str, typer.Option("--path", help="Where the request goes.")]
 ContextJson = Annotated[str | None, typer.Option("--context", help="x-cachescope-context, as an application would send it.")]
 Compartment = Annotated[str | None, typer.Option("--compartment", help="x-cachescope-compartment.")]
@@ -50,6 +51,7 @@ def explain(  # noqa: PLR0913 - the options are the request
     token_compartments: Compartments = None,
     files: Files = None,
     namespace: Namespace = None,
+    installation: Home = "",
     path: RoutePath = "/v1/chat/completions",
     context: ContextJson = None,
     compartment: Compartment = None,
@@ -70,7 +72,7 @@ def explain(  # noqa: PLR0913 - the options are the request
     head = RequestHead("POST", path, tuple((name, value) for name, value in given if value is not None))
     who = Who(tenant, Credential(credential, issuer, principal), frozenset(token_compartments or ()))
     try:
-        question = Question(where, pool, who, route, parse_body(_read(request)), headers.said(head), time.time())
+        question = Question(where, pool, who, route, parse_body(_read(request)), headers.said(head), time.time(), installation)
         found = explained(documents(files, where), question)
     except (BadBody, headers.BadHeader) as error:
         raise SpecError(f"the gateway would answer 400: {error}") from error

@@ -98,6 +98,7 @@ class Question:
         body: Its body.
         said: What its headers say.
         now: Seconds since 1970, by which sources are usable.
+        home: The installation's namespace, whose pools may serve others; where the pool is, without it.
     """
 
     namespace: str
@@ -107,6 +108,7 @@ class Question:
     body: dict[str, Json]
     said: Said
     now: float
+    home: str = ""
 
 
 @dataclass(frozen=True)
@@ -155,7 +157,7 @@ def explain(documents: Iterable[Document], question: Question, settings: Setting
     """
     given = settings or Settings()
     found = [_completed(item, question.namespace) for item in documents if item.get("kind") in _KINDS]
-    declared, faults = _declared(found, question.namespace, given)
+    declared, faults = _declared(found, question.home or question.namespace, given)
     snapshot = _snapshot(declared, given)
     try:
         identity = _identity(snapshot.policy, question)
