@@ -353,3 +353,13 @@ async def test_a_revoked_principal_is_refused_also_where_the_cache_is_everybodys
     assert (await world.send(waiting)).status == 403
     assert await world.refused(ALICE, PUBLIC) == 403
     assert isinstance(await world.ask(CAROL, PUBLIC), Forward)
+
+
+async def test_a_tenant_that_cannot_be_read_is_refused_with_words_that_fit(world: World) -> None:
+    wrong = {"members": [{"name": "m1", "principals": [{"kind": "mtls", "subject": "corp/app"}]}]}
+    assert isinstance(await world.ask(CAROL, None), Forward), "control"
+    world.edit("Tenant", "blue", lambda tenant: tenant["spec"].update({"compartments": wrong}))
+    found = await world.ask(CAROL, None)
+    assert isinstance(found, Answer)
+    assert (found.status, b"at fault" in found.body) == (403, True)
+    assert "no SPIFFE id" in world.configuration.faults()[f"Tenant {NAMESPACE}/blue"]

@@ -216,7 +216,7 @@ class Decision:
         if trust is None:
             return None
         asker = snapshot.askers.of(known.identity, pool, placement)
-        chosen = self.fleet.choose(name, trust, asker.namespace.encode(), served.adapter)
+        chosen = self.fleet.choose(name, trust, asker.namespace.encode(), served.adapter, model=pool.spec.model.name)
         if chosen is None:
             return None
         engine = binding.Engine(chosen[0], chosen[1].statement, served.adapter)

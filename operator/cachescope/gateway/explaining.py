@@ -46,6 +46,7 @@ from cachescope.kube.watched import Name
 
 Document = dict[str, Any]
 
+_KINDS: Final = ("ServingPool", "Tenant", "CacheScope", "PublicSource", "Namespace")
 _KEY: Final = Key("explained", b"explained, and used by nobody...")
 _POOL_LEDGER: Final = Ledger(Role.POOL, Lineage(1, "explained"), 1)
 _HEAD: Final = Ledger(Role.AUTHORIZATION, Lineage(1, "explained"), 1)
@@ -99,6 +100,7 @@ class Question:
         body: Its body.
         said: What its headers say.
         now: Seconds since 1970, by which sources are usable.
+        home: The installation's namespace, whose pools may serve others; where the pool is, without it.
     """
 
     namespace: str
@@ -108,6 +110,7 @@ class Question:
     body: dict[str, Json]
     said: Said
     now: float
+    home: str = ""
 
 
 @dataclass(frozen=True)
@@ -151,11 +154,12 @@ def explain(documents: Iterable[Document], question: Question, settings: Setting
         settings: Those of the installation.
 
     Raises:
-        SpecError: The pool or the tenant is not among the documents.
+        SpecError: The pool or the tenant is not among the documents, or one of them has no name.
         BadBody: The body cannot be sent to an engine.
     """
     given = settings or Settings()
-    declared, faults = _declared([_completed(item, question.namespace) for item in documents], question.namespace, given)
+    found = [_completed(item, question.namespace) for item in documents if item.get("kind") in _KINDS]
+    declared, faults = _declared(found, question.home or question.namespace, given)
     snapshot = _snapshot(declared, given)
     try:
         identity = _identity(snapshot.policy, question)
@@ -244,11 +248,12 @@ _LINES: Final[tuple[tuple[str, _Show, str], ...]] = (
 
 def _declared(documents: list[Document], home: str, settings: Settings) -> tuple[Declared, tuple[str, ...]]:
     def read(kind: str, reader: Callable[[Document], readings.Reading[Any]]) -> dict[tuple[str, str], readings.Reading[Any]]:
-        return {_name(item): reader(item) for item in documents if item.get("kind") == kind}
+        return {_name(item): readings.whatever(reader)(item) for item in documents if item.get("kind") == kind}
 
     pools, tenants = read("ServingPool", readings.read_pool), read("Tenant", readings.read_tenant)
     scopes, sources = read("CacheScope", readings.read_scope), read("PublicSource", readings.read_public_source)
-    by_kind = {"ServingPool": pools, "Tenant": tenants, "CacheScope": scopes, "PublicSource": sources}
+    namespaces = read("Namespace", readings.read_namespace)
+    by_kind = dict(zip(_KINDS, (pools, tenants, scopes, sources, namespaces), strict=True))
     faults = tuple(
         f"{kind} {name[0]}/{name[1]}: {reading.fault}"
         for kind, items in by_kind.items()
@@ -261,9 +266,7 @@ def _declared(documents: list[Document], home: str, settings: Settings) -> tuple
         scopes=[item.value for item in scopes.values() if item.value],
         sources={name: item.value for name, item in sources.items() if item.value},
         sealed=frozenset(name[0] for name, item in scopes.items() if item.value is None),
-        namespaces={
-            item["metadata"]["name"]: item["metadata"].get("labels") or {} for item in documents if item.get("kind") == "Namespace"
-        },
+        namespaces={name[1]: reading.value or {} for name, reading in namespaces.items()},
         home=home,
         shared=frozenset(settings.shared_pool_namespaces),
     )
@@ -298,8 +301,15 @@ def _statement(pool: ServingPool) -> Statement:
 
 
 def _completed(document: Document, namespace: str) -> Document:
-    """A document with what the API server would have given it."""
-    given = {"namespace": namespace, "generation": 1, "creationTimestamp": "2026-01-01T00:00:00Z", **document.get("metadata", {})}
+    """A document with what the API server would have given it.
+
+    Raises:
+        SpecError: It has no name.
+    """
+    metadata = document.get("metadata")
+    if not isinstance(metadata, Mapping) or not isinstance(metadata.get("name"), str):
+        raise SpecError(f"a {document['kind']} among the resources has no metadata with a name; correct the file that holds it")
+    given = {"namespace": namespace, "generation": 1, "creationTimestamp": "2026-01-01T00:00:00Z", **metadata}
     made = {**document, "metadata": given}
     uid = sha256("/".join((str(document.get("kind")), *_name(made))).encode()).removeprefix("sha256:")
     return {**made, "metadata": {"uid": uid, **given}}
