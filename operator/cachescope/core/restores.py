@@ -167,8 +167,6 @@ def merged_authorization(
     shards = {name: replace(shard, incidents=_incidents(_named(name, parts))) for name, shard in shards.items()}
     confirmed = max(head.confirmed for head in heads)
     sure = not doubt and _sure(state, witnesses, known) and not any(head.unconfirmed for head in _latest(heads))
-    # Of the shards that the heads name nothing is lost then: what is not there is in what the heads list as changed.
-    named = [mark for head in heads for mark in head.shards.values()] if sure else []
     head = reborn(
         state.head,
         _later(fresh, (head.lineage for head in heads)),
@@ -177,10 +175,15 @@ def merged_authorization(
         restored=max(confirmed if sure else confirmed + 1, *(head.restored for head in heads)),
         confirmed=confirmed,
         incidents=_incidents(heads),
-        ancestors=united(*heads, shards=named),
+        ancestors=united(*heads, shards=_shards_named(heads) if sure else ()),
         longest=state.head.longest.joined(*(head.longest for head in heads)),
     )
     return Authorization(head, shards)
+
+
+def _shards_named(heads: Iterable[Ledger]) -> list[Mark]:
+    """States of shards of which nothing is lost where the heads make up for it: what is not there is in what they list as changed."""
+    return [mark for head in heads for mark in head.shards.values()]
 
 
 def _without_readmissions(everything: Sequence[Ledger], histories: Iterable[Authorization]) -> dict[TargetName, Floor]:
