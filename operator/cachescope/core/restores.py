@@ -182,7 +182,7 @@ def merged_authorization(
 
 
 def _shards_named(heads: Iterable[Ledger]) -> list[Mark]:
-    """States of shards of which nothing is lost where the heads make up for it: what is not there is in what they list as changed."""
+    """States of shards of which nothing is lost where the heads make up for it: they list as changed what is not there."""
     return [mark for head in heads for mark in head.shards.values()]
 
 
