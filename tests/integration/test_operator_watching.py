@@ -13,7 +13,7 @@ import yaml
 
 from cachescope.controller.audit import Audit
 from cachescope.controller.store import Store
-from cachescope.controller.watched_kinds import STREAMED
+from cachescope.controller.watched_kinds import streamed
 from cachescope.controller.watching import watch
 from cachescope.core.errors import ClusterError
 from cachescope.kube.rest import Rest
@@ -83,7 +83,7 @@ async def test_what_cannot_be_listed_ends_the_start(namespace: str, powerless: P
     async with Rest() as rest:
         audit = Audit(rest, Store(), namespace=namespace)
         await audit.load()
-        assert {kind.kind for kind in STREAMED} <= set(audit.ages())
+        assert {kind.kind for kind in streamed(namespace)} <= set(audit.ages())
     monkeypatch.setenv("KUBECONFIG", str(powerless))
     async with Rest() as rest:
         with pytest.raises(ClusterError, match="403"):

@@ -24,7 +24,7 @@ from cachescope.controller.root_keys import RootKeys
 from cachescope.controller.scopes import Scopes
 from cachescope.controller.store import Key, Store, key_of
 from cachescope.controller.tenants import Tenants
-from cachescope.controller.watched_kinds import STREAMED
+from cachescope.controller.watched_kinds import streamed
 from cachescope.core.errors import ClusterError
 from cachescope.core.ledger_documents import parse_ledger
 from cachescope.core.ledger_seals import seal_keys, sealed
@@ -91,7 +91,7 @@ class HeardApi(FakeApi):
         if any(path.endswith(end) for end in self.lost):
             self.lost.clear()
             raise ClusterError("the answer was lost; try again")
-        if written.get("kind") in {"FenceLease", *(kind.kind for kind in STREAMED)}:
+        if written.get("kind") in {"FenceLease", *(kind.kind for kind in streamed("ns"))}:
             self.store.put(str(written["kind"]), written)
         return written
 
@@ -110,7 +110,7 @@ class Bench:
         """A new process: nothing is left but what the API holds."""
         self.store = self.api.store = Store()
         for document in self.api.objects.values():
-            if document.get("kind") in {"FenceLease", *(kind.kind for kind in STREAMED)}:
+            if document.get("kind") in {"FenceLease", *(kind.kind for kind in streamed("ns"))}:
                 self.store.put(document["kind"], document)
         self.book = LeaseBook(self.store, self.keys, home="ns", clock=lambda: self.now, news=lambda *_: None)
         self.told: list[Key] = []

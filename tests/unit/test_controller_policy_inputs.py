@@ -94,3 +94,19 @@ async def test_a_change_during_a_reading_is_not_passed_over(bench: Bench) -> Non
     bench.api.get = slow  # type: ignore[assignment]
     await inputs.read()
     assert not inputs.current()
+
+
+async def test_where_all_namespaces_are_served_their_labels_are_policy(bench: Bench) -> None:
+    """They decide whose tenants may use a pool: a label that is taken away must reach gateways whose watch stalls."""
+
+    def label(**labels: str) -> None:
+        document = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team", "uid": "u", "labels": labels}}
+        bench.store.put("Namespace", bench.api._store("/api/v1/namespaces/team", document))
+
+    label(models="yes")
+    inputs = PolicyInputs(bench.api, bench.store, namespace=None)
+    before = await inputs.read()
+    label()
+    assert not inputs.current()
+    assert (await inputs.read())["Namespace"] != before["Namespace"]
+    assert "Namespace" not in await PolicyInputs(bench.api, bench.store, namespace="ns").read()

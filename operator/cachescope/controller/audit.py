@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from cachescope.controller.store import Store, key_of, version_of
-from cachescope.controller.watched_kinds import WATCHED, WatchedKind
+from cachescope.controller.watched_kinds import WatchedKind, watched
 from cachescope.core.errors import ClusterError
 from cachescope.kube.rest import Document, NotFoundError, Rest
 
@@ -40,6 +40,7 @@ class Audit:
         self._rest = rest
         self._store = store
         self._namespace = namespace
+        self._kinds = watched(namespace)
         self._clock = clock
         self._current: dict[str, float] = {}
         self._faults: dict[str, str] = {}
@@ -59,7 +60,7 @@ class Audit:
         Raises:
             ClusterError: A kind cannot be listed.
         """
-        for kind in WATCHED:
+        for kind in self._kinds:
             items, version = await self._list(kind)
             self._store.settle(kind.kind, items, version)
             self.heard(kind.kind)
@@ -67,10 +68,10 @@ class Audit:
     async def run(self) -> None:
         """Compare every kind, again and again, until cancelled."""
         while True:
-            await asyncio.sleep(AUDIT_SECONDS / len(WATCHED))
-            for kind in WATCHED:
+            await asyncio.sleep(AUDIT_SECONDS / len(self._kinds))
+            for kind in self._kinds:
                 await self.check(kind)
-                await asyncio.sleep(AUDIT_SECONDS / len(WATCHED))
+                await asyncio.sleep(AUDIT_SECONDS / len(self._kinds))
 
     async def check(self, kind: WatchedKind, *, grace: float = GRACE_SECONDS) -> None:
         """Compare one kind; what the watch did not bring is taken from the list."""

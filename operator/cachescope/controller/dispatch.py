@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
+from cachescope.controller.policy_inputs import INPUTS
 from cachescope.controller.store import Key, Store
 from cachescope.controller.watched_kinds import API_KEYS, CHILDREN, WATCHED
 from cachescope.core.adapters import served_names
@@ -17,7 +18,6 @@ AUTHORIZATIONS: Final = "Authorization"
 """Work on the authorization ledgers of a namespace; no kind of the API."""
 POLICY_SECONDS: Final = 1.0
 HELD_SECONDS: Final = 1.0
-_POLICY: Final = frozenset({"Tenant", "CacheScope", "PublicSource", "ServingPool", API_KEYS})
 _CHILDREN: Final = frozenset(kind.kind for kind in WATCHED if kind.selector == CHILDREN)
 
 
@@ -44,7 +44,7 @@ class Dispatch:
         if key.kind == "CacheEpoch":
             for namespace in {key.namespace, *self._rulers}:
                 self._add(authorization(namespace), 0)
-        if key.kind in _POLICY:
+        if key.kind in INPUTS:
             # Edits come in groups, and each digest is a step that everybody acknowledges.
             self._add(authorization(self._rulers[0]), POLICY_SECONDS)
 

@@ -10,14 +10,14 @@ from collections.abc import Mapping
 from typing import Final
 
 from cachescope.controller.store import Key, Store
-from cachescope.controller.watched_kinds import API_KEYS, WATCHED
+from cachescope.controller.watched_kinds import API_KEYS, watched
 from cachescope.core.policy_digest import policy_digest
 from cachescope.core.types import Digest
 from cachescope.kube.rest import Document, Rest
 from cachescope.kube.watched import pages
 
-_INPUTS: Final = tuple(kind for kind in WATCHED if kind.kind in {"ServingPool", "Tenant", "CacheScope", "PublicSource", API_KEYS})
-_KINDS: Final = frozenset(kind.kind for kind in _INPUTS)
+INPUTS: Final = frozenset({"ServingPool", "Tenant", "CacheScope", "PublicSource", API_KEYS, "Namespace"})
+"""Kinds that policy is made of, as far as they are watched."""
 
 
 class PolicyInputs:
@@ -32,6 +32,7 @@ class PolicyInputs:
     def __init__(self, rest: Rest, store: Store, *, namespace: str | None) -> None:
         self._rest = rest
         self._namespace = namespace
+        self._kinds = tuple(kind for kind in watched(namespace) if kind.kind in INPUTS)
         self._changes = 0
         self._read_at = -1
         store.listen(self._hear)
@@ -47,7 +48,7 @@ class PolicyInputs:
             ClusterError: A kind cannot be listed.
         """
         changes = self._changes
-        found = {kind.api_kind: await self._digest(kind.api_kind, kind.path(self._namespace), kind.query) for kind in _INPUTS}
+        found = {kind.api_kind: await self._digest(kind.api_kind, kind.path(self._namespace), kind.query) for kind in self._kinds}
         self._read_at = changes
         return found
 
@@ -56,4 +57,4 @@ class PolicyInputs:
         return await asyncio.to_thread(policy_digest, kind, items)
 
     def _hear(self, key: Key, _old: Document | None, _new: Document | None) -> None:
-        self._changes += int(key.kind in _KINDS)
+        self._changes += int(key.kind in INPUTS)

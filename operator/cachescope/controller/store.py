@@ -119,8 +119,10 @@ class Store:
 
 
 def reduced(kind: str, document: Mapping[str, Any]) -> Document:
-    """What is kept of an object: no content of Secrets that are not ours, no specs of pods."""
+    """What is kept of an object: no content of Secrets that are not ours, no specs of pods, of namespaces their labels."""
     if kind == API_KEYS:
+        return {"metadata": _identity(document)}
+    if kind == "Namespace":
         return {"metadata": _identity(document)}
     if kind == "Pod":
         return {"metadata": _identity(document), "status": document.get("status", {})}

@@ -77,5 +77,15 @@ WATCHED: Final = (
 )
 """Owners come before what they own, and leases after the pools whose keys they are signed with."""
 LEASES: Final = next(kind for kind in WATCHED if kind.gapless)
-STREAMED: Final = tuple(kind for kind in WATCHED if kind.streamed and not kind.gapless)
-"""What kopf follows."""
+NAMESPACES: Final = WatchedKind("Namespace")
+"""Kept where all namespaces are served: their labels decide whose tenants may use a pool."""
+
+
+def watched(namespace: str | None) -> tuple[WatchedKind, ...]:
+    """What is kept in memory of one namespace, or (with `None`) of all."""
+    return WATCHED if namespace else (*WATCHED, NAMESPACES)
+
+
+def streamed(namespace: str | None) -> tuple[WatchedKind, ...]:
+    """What kopf follows of it."""
+    return tuple(kind for kind in watched(namespace) if kind.streamed and not kind.gapless)

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import kopf
 
 from cachescope.controller.store import Store
-from cachescope.controller.watched_kinds import STREAMED, WatchedKind
+from cachescope.controller.watched_kinds import WatchedKind, streamed
 
 SERVER_SECONDS = 240
 CLIENT_SECONDS = 270
@@ -64,7 +64,7 @@ class NoProgress(kopf.ProgressStorage):
         return essence
 
 
-def settings() -> kopf.OperatorSettings:
+def settings(kinds: Sequence[WatchedKind]) -> kopf.OperatorSettings:
     """Settings under which watches are bounded on both sides and nothing is written."""
     made = kopf.OperatorSettings()
     made.posting.enabled = False
@@ -82,17 +82,17 @@ def settings() -> kopf.OperatorSettings:
     made.process.ultimate_exiting_timeout = None
     made.persistence.diffbase_storage = NoDiffBase()
     made.persistence.progress_storage = NoProgress()
-    for kind in STREAMED:
+    for kind in kinds:
         if kind.selector:
             made.watching.label_selectors[_group(kind), kind.plural] = kind.selector
     return made
 
 
-def registry(store: Store, heard: Heard) -> kopf.OperatorRegistry:
+def registry(kinds: Sequence[WatchedKind], store: Store, heard: Heard) -> kopf.OperatorRegistry:
     """Handlers that put every event into the store."""
     made = kopf.OperatorRegistry()
     kopf.on.login(registry=made, id="login")(_log_in)
-    for kind in STREAMED:
+    for kind in kinds:
         group, _, version = kind.api_version.rpartition("/")
         kopf.on.event(group, version, kind.plural, registry=made, id=kind.plural)(_handler(kind.kind, store, heard))
     return made
@@ -111,7 +111,9 @@ async def watch(store: Store, heard: Heard, *, namespace: str | None, ready: asy
     scope: Mapping[str, Any] = {"namespaces": [namespace]} if namespace else {"clusterwide": True}
     # Unnamed it would name itself after the user, and a pod's user often has no name.
     scope = {**scope, "identity": "cachescope-operator"}
-    await kopf.operator(registry=registry(store, heard), settings=settings(), standalone=True, ready_flag=ready, **scope)
+    kinds = streamed(namespace)
+    handlers, bounds = registry(kinds, store, heard), settings(kinds)
+    await kopf.operator(registry=handlers, settings=bounds, standalone=True, ready_flag=ready, **scope)
 
 
 def _group(kind: WatchedKind) -> str:

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from cachescope.controller.store import Store
-from cachescope.controller.watched_kinds import STREAMED
+from cachescope.controller.watched_kinds import streamed
 from cachescope.kube.rest import Document, Rest
 
-_KEPT = frozenset(kind.kind for kind in STREAMED)
+_KEPT = frozenset(kind.kind for kind in streamed(None))
 
 
 class HeardRest(Rest):

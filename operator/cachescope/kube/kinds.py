@@ -16,6 +16,7 @@ KINDS: Final[Mapping[str, tuple[str, str]]] = {
     "Deployment": ("apps/v1", "deployments"),
     "Event": ("events.k8s.io/v1", "events"),
     "Lease": ("coordination.k8s.io/v1", "leases"),
+    "Namespace": ("v1", "namespaces"),
     "NetworkPolicy": ("networking.k8s.io/v1", "networkpolicies"),
     "Pod": ("v1", "pods"),
     "PodDisruptionBudget": ("policy/v1", "poddisruptionbudgets"),
@@ -32,7 +33,7 @@ KINDS: Final[Mapping[str, tuple[str, str]]] = {
     "ServingPool": (API_VERSION, "servingpools"),
     "Tenant": (API_VERSION, "tenants"),
 }
-"""API version and plural name of each kind; all of them are namespaced."""
+"""API version and plural name of each kind; all but `Namespace` are namespaced."""
 
 
 def collection_of(kind: str, namespace: str | None) -> str:
