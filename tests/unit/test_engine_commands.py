@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, get_args
 
 import pytest
@@ -18,6 +19,7 @@ from tests.unit import make_engine_golden
 from tests.unit.engine_pools import ON_CLAIM, OTHERS, USERS, arguments, engine_pool, serving, template
 
 ALL = sorted(ENGINES)
+PAGE = Path(__file__).parents[2] / "docs" / "starting-engines.md"
 MODEL, NAME = "/models/claim/tiny", "tiny"
 
 # What must be there with reuse, and what must be there without it and only then.
@@ -77,6 +79,17 @@ def _spellings(option: str) -> Iterator[tuple[str, ...]]:
 @pytest.mark.parametrize("engine", OTHERS)
 def test_the_pods_of_an_engine_are_as_in_its_file(engine: str) -> None:
     assert make_engine_golden.written(engine) == make_engine_golden.path(engine).read_text(), make_engine_golden.HOW
+
+
+@pytest.mark.parametrize("engine", ALL)
+def test_the_page_says_where_the_options_were_read_and_whether_they_were_tried(engine: str) -> None:
+    known = ENGINES[engine]
+    (row,) = [line for line in PAGE.read_text("utf-8").splitlines() if line.startswith(f"| `{engine}` |")]
+    _, _, source, tried, guard, _, asked_as, _ = (part.strip() for part in row.split("|"))
+    assert source == known.source
+    assert tried == ("run" if known.tried else "rendered, not run")
+    assert guard == ("inside or beside" if known.takes_guard else "beside")
+    assert asked_as == (f"`{known.adapters.asked_as}`" if known.adapters.asked_as else "not offered")
 
 
 def test_the_api_accepts_no_engine_for_which_the_operator_cannot_do_the_rest() -> None:
