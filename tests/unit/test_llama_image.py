@@ -12,10 +12,13 @@ from typing import Any
 
 import pytest
 
-from e2e.stack import tiny_gguf
+from cachescope.manifests.engines.known import ENGINES
+from e2e.stack import llama_pool, tiny_gguf
 from tests.unit.engine_pools import arguments
+from tests.unit.pools import pool
 
 SCRIPT = Path(__file__).parents[2] / "images" / "llama-cpp" / "llama_server.py"
+REQUIREMENTS = SCRIPT.parents[2] / "requirements" / "llama-cpp.in"
 _SIZES = {4: "<I", 5: "<i", 6: "<f"}
 _STRING, _ARRAY = 8, 9
 
@@ -47,7 +50,9 @@ def test_the_launcher_takes_the_command_line_of_every_pool(launcher: ModuleType)
         "n_ctx": 8192,
         "n_parallel": 2,
         "endpoint_metrics": True,
+        "endpoint_slots": False,
         "offline": True,
+        "cache_prompt": True,
     }
     assert fresh == reusing | {
         "cache_prompt": False,
@@ -56,6 +61,17 @@ def test_the_launcher_takes_the_command_line_of_every_pool(launcher: ModuleType)
         "slot_prompt_similarity": 0.0,
         "n_cache_reuse": 0,
     }
+
+
+def test_the_pool_of_the_tests_is_one_of_that_engine_and_image(tmp_path: Path, launcher: ModuleType) -> None:
+    spec = llama_pool.document("tiny", image="registry.example/llama", claim="models", slots=2)["spec"]
+    accepted = pool({name: value if name != "engine" else {**value, "type": "vLLM"} for name, value in spec.items()})
+    assert accepted.spec.guard.mode == "Sidecar"
+    assert ENGINES[spec["engine"]["type"]].type == "llama.cpp"
+    assert f"xllamacpp=={llama_pool.VERSION}\n" in REQUIREMENTS.read_text()
+    assert _read(launcher, *spec["engine"]["args"]) == {"model.path": "/m.gguf", "n_ctx": 2 * 8192, "n_parallel": 2}
+    llama_pool.write_model(tmp_path / "models")
+    assert (tmp_path / "models" / spec["model"]["source"]["persistentVolumeClaim"]["path"]).is_file()
 
 
 def test_what_is_not_given_is_the_servers_own_default(launcher: ModuleType) -> None:

@@ -31,7 +31,7 @@ _FETCH = "fetches a model; declare it in model.source"
 _DOORS = "opens routes that act for a request; remove it"
 _LORA = "applies an adapter to every request; merge it into a model, and give that a pool"
 _OPTIONS: Final = Options(
-    owned=frozenset({"--model", "-m", "--alias", "-a", "--host", "--port", "--metrics", "--offline"}),
+    owned=frozenset({"--model", "-m", "--alias", "-a", "--host", "--port", "--metrics", "--slots", "--no-slots", "--offline"}),
     refused={
         "--slot-save-path": _DISK,
         "--lookup-cache-dynamic": _DISK,
@@ -70,8 +70,8 @@ def _arguments(serving: Serving) -> list[str]:
         *serving.args,
         *("--model", serving.model, "--alias", serving.name),
         *("--host", serving.host, "--port", str(serving.port)),
-        *("--metrics", "--offline"),
-        *(() if serving.reuse else _WITHOUT_REUSE),
+        *("--metrics", "--no-slots", "--offline"),
+        *(("--cache-prompt",) if serving.reuse else _WITHOUT_REUSE),
     ]
 
 
