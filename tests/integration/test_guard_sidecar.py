@@ -182,5 +182,6 @@ async def test_the_engines_metrics_are_read_through_the_proxy() -> None:
         metrics = b"vllm:num_requests_running 1\nvllm:num_requests_waiting 2\n"
         it.engine.feed(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(metrics), metrics), None)
         assert await engine_metrics(it.proxy) == metrics
+        assert it.engine.requests[0].startswith(b"GET /metrics HTTP/1.1\r\n")
         it.engine.feed(b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n", None)
         assert await engine_metrics(it.proxy) == b""

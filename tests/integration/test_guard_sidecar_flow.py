@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from cachescope.guard.metrics_port import engine_metrics
 from cachescope.guard.proxy import Proxy, Upstream
 from tests.integration.sidecar_stage import CHUNKED, DEADLINE, END, Stack, chunk, stack
-from tests.unit.guard_fakes import World
+from tests.unit.guard_fakes import PATH, World
 
 LARGE = bytes(range(256)) * (8 * 2**20 // 256)
 SSE = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -89,6 +90,18 @@ async def test_a_connection_of_the_gateway_is_kept_and_each_request_has_its_own_
             assert await it.until(b"\r\n\r\n" + answer)
             it.engine.arrived.clear()
         assert (len(it.engine.requests), len(it.engine.connections)) == (3, 3)
+
+
+async def test_metrics_that_are_elsewhere_are_asked_for_there_and_nothing_else_is(tmp_path: Path) -> None:
+    async with stack(tmp_path / "engine.sock") as it:
+        elsewhere = Proxy(Upstream(path=str(tmp_path / "engine.sock"), metrics="/prometheus/metrics"))
+        it.engine.feed(OK % b"m1", None)
+        assert await engine_metrics(elsewhere) == b"m1"
+        await elsewhere.close()
+        it.ask()
+        it.engine.feed(OK % b"ok", None)
+        await it.until(b"\r\n\r\nok")
+        assert [request.split(b" ")[1] for request in it.engine.requests] == [b"/prometheus/metrics", PATH.encode()]
 
 
 async def test_a_socket_that_is_not_there_is_an_engine_that_is_down(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from cachescope.manifests.engines.known import ENGINES
 from cachescope.manifests.engines.launch import FILES_FOLDER, LOOPBACK, Drain
 from tests.unit import make_engine_golden
 from tests.unit.engine_pools import ON_CLAIM, OTHERS, USERS, arguments, engine_pool, serving, template
+from tests.unit.pools import environment
 
 ALL = sorted(ENGINES)
 PAGE = Path(__file__).parents[2] / "docs" / "starting-engines.md"
@@ -276,6 +277,13 @@ def test_an_engine_is_asked_for_its_health_where_it_can_be(engine: str) -> None:
             assert f"{LOOPBACK}:8001{known.health}" in probe["exec"]["command"][-1]
         else:
             assert (probe["httpGet"]["path"], probe["httpGet"]["port"]) == (known.health, 8000), "the guard passes it on"
+
+
+@pytest.mark.parametrize("engine", OTHERS)
+def test_a_guard_is_told_of_metrics_that_are_elsewhere(engine: str) -> None:
+    guard = next(item for item in template(engine)["spec"]["initContainers"] if item["name"] == "guard")
+    told = environment(guard).get("CACHESCOPE_UPSTREAM_METRICS", "/metrics")
+    assert told == (ENGINES[engine].metrics or "/metrics")
 
 
 @pytest.mark.parametrize("engine", OTHERS)

@@ -153,6 +153,14 @@ def test_what_a_sidecar_is_not_told_is_named(name: str) -> None:
         read_engine({**ENVIRON, name: ""})
 
 
+def test_an_engine_may_have_its_metrics_elsewhere() -> None:
+    told = {**ENVIRON, "CACHESCOPE_UPSTREAM_METRICS": "/prometheus/metrics"}
+    assert read_engine(told).upstream == Upstream(path="/run/engine.sock", metrics="/prometheus/metrics")
+    assert read_engine({**told, "CACHESCOPE_UPSTREAM_METRICS": ""}).upstream.metrics == "/metrics"
+    with pytest.raises(SpecError, match=r"^CACHESCOPE_UPSTREAM_METRICS is "):
+        read_engine({**told, "CACHESCOPE_UPSTREAM_METRICS": "http://10.0.0.1/metrics"})
+
+
 def test_anything_else_that_the_engine_loads_has_other_digests(tmp_path: Path) -> None:
     (tmp_path / "model.gguf").write_bytes(b"weights")
     engine = Engine(Upstream(), "llama.cpp b9000", ("--ctx-size", "4096"))

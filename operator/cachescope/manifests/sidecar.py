@@ -42,6 +42,7 @@ def sidecar_container(platform: Platform, pool: ServingPool, pool_target: Target
         "CACHESCOPE_ENGINE": f"{pool.spec.engine.type} {pool.spec.engine.version} {pool.spec.engine.image}",
         "CACHESCOPE_ENGINE_ARGS": json.dumps(arguments(pool)),
         "CACHESCOPE_PORT": str(ENGINE_PORT),
+        **_metrics_elsewhere(engine_of(pool).metrics),
     }
     return {
         "name": "guard",
@@ -56,6 +57,11 @@ def sidecar_container(platform: Platform, pool: ServingPool, pool_target: Target
         "readinessProbe": http_probe("/health", "http"),
         "volumeMounts": [*key_and_state_mounts(), *model_mounts(pool)],
     }
+
+
+def _metrics_elsewhere(path: str) -> dict[str, str]:
+    """The variable for an engine whose metrics are not where the guard looks for them."""
+    return {} if path in {"", "/metrics"} else {"CACHESCOPE_UPSTREAM_METRICS": path}
 
 
 def engine_probe(pool: ServingPool, *, period: int, failures: int) -> Manifest:
