@@ -189,7 +189,7 @@ def test_tgi_would_take_another_model_name_for_an_adapter() -> None:
 def test_tensorrt_llm_reads_from_its_file_whether_it_reuses(*, reuse: bool) -> None:
     asked = serving("TensorRT-LLM", reuse=reuse)
     ((name, text),) = ENGINES["TensorRT-LLM"].files(asked).items()
-    assert json.loads(text) == {"kv_cache_config": {"enable_block_reuse": reuse}}
+    assert json.loads(text) == {"kv_cache_config": {"enable_block_reuse": reuse}, "return_perf_metrics": True}
     assert arguments("TensorRT-LLM", reuse=reuse)[-2:] == ["--extra_llm_api_options", f"{FILES_FOLDER}/{name}"]
 
 

@@ -175,7 +175,7 @@ class Proxy:
 
     async def _request(self, scope: Scope, body: bytes) -> aiohttp.ClientResponse:
         path = (scope.get("raw_path") or scope["path"].encode()).decode("latin-1")
-        asked = self._upstream.metrics if path == METRICS else path  # nobody but the guard itself gets there
+        asked = self._upstream.metrics if path == METRICS else path  # no gateway permits it: the guard itself asks
         url = self._upstream.url(asked, scope.get("query_string", b"").decode("latin-1"))
         headers = [(name.decode("latin-1"), value.decode("utf-8", "replace")) for name, value in _passed_on(scope["headers"])]
         data = io.BytesIO(body) if body else None  # written in pieces, so that a large one does not hold the event loop

@@ -1,11 +1,11 @@
 """TensorRT-LLM (`trtllm-serve`, PyTorch backend): rendered, not run. The guard is beside it.
 
-Read from its repository, commit 0ad591fc (2026): `tensorrt_llm/commands/serve.py` (options; click, so no abbreviations) and
-`tensorrt_llm/commands/_config_overrides.py`; `KvCacheConfig.enable_block_reuse` (on by default) from `llmapi/llm_args.py`. Releases
-without `--served_model_name` (1.2 has none) end at once with what they do not know.
+Read from its repository, commit 0ad591fc (2026): `tensorrt_llm/commands/serve.py` (options and the command `serve`; click, so no
+abbreviations) and `tensorrt_llm/commands/_config_overrides.py`; and, of other commits, `KvCacheConfig.enable_block_reuse` (on by
+default) in `llmapi/llm_args.py`, and `serve/openai_server.py`: `/metrics` is JSON, and `/prometheus/metrics` is there with
+`return_perf_metrics`. Releases without `--served_model_name` (1.2 has none) end at once with what they do not know.
 
-Not verified: that running requests end after SIGTERM, so they get their time before it; and its own server's `/prometheus/metrics`,
-which is read from its disaggregated server (`serve/openai_disagg_server.py`). Its `/metrics` is JSON.
+Not verified: that running requests end after SIGTERM, so they get their time before it.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def _arguments(serving: Serving) -> list[str]:
 
 def _files(serving: Serving) -> Mapping[str, str]:
     # JSON is YAML, and needs no library here.
-    return {_FILE: json.dumps({"kv_cache_config": {"enable_block_reuse": serving.reuse}})}
+    return {_FILE: json.dumps({"kv_cache_config": {"enable_block_reuse": serving.reuse}, "return_perf_metrics": True})}
 
 
 ENGINE: Final = Engine(
