@@ -8,7 +8,9 @@ from cachescope.api.pools import ServingPool
 from cachescope.manifests.engine import pod_template
 from cachescope.manifests.engines.known import ENGINES
 from cachescope.manifests.engines.launch import LOOPBACK, Serving
-from tests.unit.pools import PLATFORM, TARGET, Document, pool
+from cachescope.manifests.pool import pool_objects
+from cachescope.manifests.revisions import Revision
+from tests.unit.pools import PLATFORM, ROOT, TARGET, Document, pool
 
 CLAIM = {"persistentVolumeClaim": {"claimName": "models", "path": "tiny"}}
 BESIDE: Document = {"guard": {"mode": "Sidecar"}, "model.source": CLAIM}
@@ -37,14 +39,22 @@ def arguments(engine: str, **changes: Any) -> list[str]:
     return ENGINES[engine].arguments(serving(engine, **changes))
 
 
-def engine_pool(engine: str, changes: Document | None = None) -> ServingPool:
+def engine_pool(engine: str, changes: Document | None = None, **metadata: str) -> ServingPool:
     """The plain pool with another engine; the API's own check of the type is passed over."""
-    asked = {**BESIDE, "engine.args": list(USERS[engine]), "engine.env": {}, "gpus": {"count": 2}, **(changes or {})}
+    asked: Document = {**BESIDE, "engine.args": list(USERS[engine]), "engine.env": {}, "gpus": {"count": 2}, **(changes or {})}
     if engine == "TGI":
         asked["model.name"] = "tgi"
-    made = pool(asked)
+    made = pool(asked, **metadata)
     spec = made.spec.model_copy(update={"engine": made.spec.engine.model_copy(update={"type": engine})})
     return made.model_copy(update={"spec": spec})
+
+
+def children(engine: str, **metadata: str) -> list[Document]:
+    """Every object of such a pool."""
+    made = engine_pool(engine, None, **metadata)
+    pods = pod_template(PLATFORM, made, TARGET)
+    revision = Revision(f"sha256:{'0' * 64}", pods, PLATFORM.guard_image, PLATFORM.guard_version)
+    return pool_objects(PLATFORM, made, keys=ROOT, revision=revision)
 
 
 def template(engine: str, changes: Document | None = None) -> Document:

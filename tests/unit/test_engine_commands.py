@@ -16,7 +16,7 @@ from cachescope.manifests.engine_command import variables
 from cachescope.manifests.engines.known import ENGINES
 from cachescope.manifests.engines.launch import FILES_FOLDER, LOOPBACK, Drain
 from tests.unit import make_engine_golden
-from tests.unit.engine_pools import ON_CLAIM, OTHERS, USERS, arguments, engine_pool, serving, template
+from tests.unit.engine_pools import ON_CLAIM, OTHERS, USERS, arguments, children, engine_pool, serving, template
 from tests.unit.pools import environment
 
 ALL = sorted(ENGINES)
@@ -277,6 +277,11 @@ def test_an_engine_is_asked_for_its_health_where_it_can_be(engine: str) -> None:
             assert f"{LOOPBACK}:8001{known.health}" in probe["exec"]["command"][-1]
         else:
             assert (probe["httpGet"]["path"], probe["httpGet"]["port"]) == (known.health, 8000), "the guard passes it on"
+
+
+@pytest.mark.parametrize("engine", OTHERS)
+def test_a_pool_has_the_same_objects_whatever_its_engine(engine: str) -> None:
+    assert [item["kind"] for item in children(engine)] == [item["kind"] for item in children("vLLM")]
 
 
 @pytest.mark.parametrize("engine", OTHERS)
