@@ -324,8 +324,8 @@ def test_a_custom_engine_that_is_not_told_where_to_listen_is_refused(missing: st
 
 
 def test_what_a_placeholder_becomes_is_no_placeholder() -> None:
-    made = arguments("custom", args=("{name}{name}", "{host}", "{port}"), name="{port}{model}")
-    assert made[0] == "{port}{model}{port}{model}"
+    made = arguments("custom", args=("{name}{name}", "{port}/{host}/{model}"), name="{port}{model}")
+    assert made == ["{port}{model}{port}{model}", f"8001/{LOOPBACK}/{MODEL}"]
 
 
 def test_the_reuse_of_a_custom_engine_cannot_be_switched_off() -> None:
