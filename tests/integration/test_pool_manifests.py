@@ -14,6 +14,7 @@ from cachescope.manifests.revisions import build_revision, read_revision
 from e2e.stack import kubectl
 from e2e.stack.kubectl import KubectlError
 from tests.integration import namespaces
+from tests.unit import engine_pools
 from tests.unit.pools import ADAPTERS, FULL, PLATFORM, ROOT, TARGET, pool
 
 CLAIM = {"model.source": {"persistentVolumeClaim": {"claimName": "models", "path": "llama"}}}
@@ -67,6 +68,13 @@ def pod_of(deployment: dict[str, Any]) -> dict[str, Any]:
 )
 def test_every_object_is_taken_without_a_warning(namespace: str, changes: dict[str, Any]) -> None:
     items = children(namespace, changes)
+    assert [item["kind"] for item in dry_run(namespace, *items)] == [item["kind"] for item in items]
+    dry_run(namespace, pod_of(items[-1]))
+
+
+@pytest.mark.parametrize("engine", engine_pools.OTHERS)
+def test_every_object_of_an_engine_that_nobody_runs_here_is_taken_too(namespace: str, engine: str) -> None:
+    items = engine_pools.children(engine, namespace=namespace)
     assert [item["kind"] for item in dry_run(namespace, *items)] == [item["kind"] for item in items]
     dry_run(namespace, pod_of(items[-1]))
 

@@ -127,6 +127,9 @@ VLLM = '# HELP x\nvllm:num_requests_running{{engine="0",model_name="a }} b"}} {}
         (VLLM.format("0.0", "0.0"), 0),
         (VLLM.format("1", "0") + VLLM.format("2", "4 1700000000"), 7),
         ("llamacpp:requests_processing 1\nllamacpp:requests_deferred 2\n", 3),
+        ('sglang:num_running_reqs{model_name="a",tp_rank="0"} 1.0\nsglang:num_queue_reqs{model_name="a",tp_rank="0"} 4.0\n', 5),
+        ('lmdeploy:num_requests_running{engine="0"} 2.0\nlmdeploy:num_requests_waiting{engine="0"} 1.0\n', 3),
+        ("sglang:num_running_reqs 1\nlmdeploy:num_requests_waiting 1\n", None),
         (VLLM.format("0", "0") + 'vllm:num_requests_waiting_by_reason{reason="x"} 9\n', 0),
         ("vllm:num_requests_running 0\n", None),
         ("vllm:num_requests_running 0\nllamacpp:requests_deferred 0\n", None),
@@ -148,6 +151,14 @@ def test_what_a_sidecar_is_not_told_is_named(name: str) -> None:
     assert read_engine(ENVIRON) == Engine(Upstream(path="/run/engine.sock"), "llama.cpp b9000", ())
     with pytest.raises(SpecError, match=f"^{name} is "):
         read_engine({**ENVIRON, name: ""})
+
+
+def test_an_engine_may_have_its_metrics_elsewhere() -> None:
+    told = {**ENVIRON, "CACHESCOPE_UPSTREAM_METRICS": "/prometheus/metrics"}
+    assert read_engine(told).upstream == Upstream(path="/run/engine.sock", metrics="/prometheus/metrics")
+    assert read_engine({**told, "CACHESCOPE_UPSTREAM_METRICS": ""}).upstream.metrics == "/metrics"
+    with pytest.raises(SpecError, match=r"^CACHESCOPE_UPSTREAM_METRICS is "):
+        read_engine({**told, "CACHESCOPE_UPSTREAM_METRICS": "http://10.0.0.1/metrics"})
 
 
 def test_anything_else_that_the_engine_loads_has_other_digests(tmp_path: Path) -> None:

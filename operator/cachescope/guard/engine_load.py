@@ -1,6 +1,9 @@
 """How many requests an engine holds, read from its own metrics in Prometheus' text format.
 
 A sidecar cannot call the engine's queue; zero running and zero waiting after an abort is what it can know.
+
+Names are read from vLLM 0.32.0, xllamacpp 2026.10.11549 (both tried), sglang 0.5.23 (`srt/observability/metrics_collector.py`) and
+lmdeploy 0.18.0 (`metrics/loggers.py`). Other engines are asked in vain: their guards lapse at each fence.
 """
 
 from __future__ import annotations
@@ -11,6 +14,8 @@ from collections.abc import Iterator
 _FAMILIES = (
     frozenset({"vllm:num_requests_running", "vllm:num_requests_waiting"}),
     frozenset({"llamacpp:requests_processing", "llamacpp:requests_deferred"}),
+    frozenset({"sglang:num_running_reqs", "sglang:num_queue_reqs"}),
+    frozenset({"lmdeploy:num_requests_running", "lmdeploy:num_requests_waiting"}),
 )
 
 

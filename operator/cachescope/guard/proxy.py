@@ -45,6 +45,7 @@ _HOP_BY_HOP = frozenset(  # RFC 9110, 7.6.1
 _MADE_ANEW = frozenset({b"content-length", b"expect"})  # the body is whole already
 _ADDED_BY_AIOHTTP = ("Accept", "Accept-Encoding", "Content-Type", "User-Agent")
 
+METRICS = "/metrics"
 UNREACHABLE = Answer(503, "engine_unreachable", "its engine accepts no connection; see the engine container's state and log", 1)
 BROKEN = Answer(502, "engine_broken", "its engine gave no usable answer; see the engine container's log")
 
@@ -56,10 +57,12 @@ class Upstream:
     Attributes:
         port: Its port on 127.0.0.1; 80 where it is a socket.
         path: Path of its Unix socket, or empty.
+        metrics: Where its metrics are, which the guard asks for as `/metrics`.
     """
 
     port: int = 80
     path: str = ""
+    metrics: str = METRICS
 
     def url(self, path: str, query: str = "") -> URL:
         """The address of a request, exactly as given."""
@@ -171,8 +174,9 @@ class Proxy:
             response.close()
 
     async def _request(self, scope: Scope, body: bytes) -> aiohttp.ClientResponse:
-        path = scope.get("raw_path") or scope["path"].encode()
-        url = self._upstream.url(path.decode("latin-1"), scope.get("query_string", b"").decode("latin-1"))
+        path = (scope.get("raw_path") or scope["path"].encode()).decode("latin-1")
+        asked = self._upstream.metrics if path == METRICS else path  # no gateway permits it: the guard itself asks
+        url = self._upstream.url(asked, scope.get("query_string", b"").decode("latin-1"))
         headers = [(name.decode("latin-1"), value.decode("utf-8", "replace")) for name, value in _passed_on(scope["headers"])]
         data = io.BytesIO(body) if body else None  # written in pieces, so that a large one does not hold the event loop
         return await self.session.request(scope["method"], url, data=data, headers=headers, allow_redirects=False)

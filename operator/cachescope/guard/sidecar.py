@@ -6,6 +6,7 @@ guard's own variables (`settings.py`) there are:
 | variable | what | default |
 | --- | --- | --- |
 | `CACHESCOPE_UPSTREAM` | where the engine listens: `http://127.0.0.1:<port>` or `unix:<path>` | required |
+| `CACHESCOPE_UPSTREAM_METRICS` | the path of its metrics in Prometheus' format | `/metrics` |
 | `CACHESCOPE_ENGINE` | the engine's name and version, or its image with digest | required |
 | `CACHESCOPE_ENGINE_ARGS` | the engine's arguments, a JSON list of texts | required |
 | `CACHESCOPE_PORT` | where the sidecar listens | 8000 |
@@ -20,7 +21,7 @@ import json
 import logging
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -32,7 +33,7 @@ from cachescope.guard.asgi import Guard, Running
 from cachescope.guard.delivery import Delivery, DroppableProtocol
 from cachescope.guard.engine_digests import adapter_digests, configurations, model_files, separating, tokenizer_beside
 from cachescope.guard.process import GuardProcess
-from cachescope.guard.proxy import Proxy, Upstream, read_upstream
+from cachescope.guard.proxy import METRICS, Proxy, Upstream, read_upstream
 from cachescope.guard.start import Misconfigured, make_process
 from cachescope.guard.wire import App, Receive, Scope, Send
 
@@ -63,7 +64,7 @@ def read_engine(environ: Mapping[str, str]) -> Engine:
     name = environ.get("CACHESCOPE_ENGINE", "")
     if not name:
         raise SpecError("CACHESCOPE_ENGINE is not set; name the engine and its version, or its image with digest")
-    return Engine(read_upstream(environ.get("CACHESCOPE_UPSTREAM", "")), name, _arguments(environ))
+    return Engine(_upstream(environ), name, _arguments(environ))
 
 
 def declared_digests(model: Path, engine: Engine) -> Loaded:
@@ -132,6 +133,13 @@ def main() -> None:
 def _app_of(_pid: int) -> App:
     logs.install()
     return make_app(dict(os.environ))
+
+
+def _upstream(environ: Mapping[str, str]) -> Upstream:
+    metrics = environ.get("CACHESCOPE_UPSTREAM_METRICS") or METRICS
+    if not metrics.startswith("/"):
+        raise SpecError(f"CACHESCOPE_UPSTREAM_METRICS is {metrics!r}; set a path, or leave it to be {METRICS}")
+    return replace(read_upstream(environ.get("CACHESCOPE_UPSTREAM", "")), metrics=metrics)
 
 
 def _arguments(environ: Mapping[str, str]) -> tuple[str, ...]:

@@ -11,7 +11,8 @@ from cachescope.api.pools import PodTemplate, ServingPool
 from cachescope.core.errors import SpecError
 from cachescope.core.types import TargetName
 from cachescope.manifests.children import engine_account, labels
-from cachescope.manifests.engine_command import HOME, command, is_sidecar, variables
+from cachescope.manifests.engine_command import HOME, command, engine_of, files, is_sidecar, variables
+from cachescope.manifests.engine_files import file_annotations, file_mounts, file_volumes
 from cachescope.manifests.engine_resources import engine_resources, without_devices
 from cachescope.manifests.guard import (
     OWN_FIELDS,
@@ -65,11 +66,11 @@ def pod_template(platform: Platform, pool: ServingPool, pool_target: TargetName)
     extra = pool.spec.pod_template
     _check(pool, extra)
     meta: Manifest = {"labels": {**dict(sorted(extra.labels.items())), **labels(pool)}}
-    if extra.annotations:
-        meta["annotations"] = dict(sorted(extra.annotations.items()))
+    if annotations := {**dict(sorted(extra.annotations.items())), **file_annotations(files(pool))}:
+        meta["annotations"] = annotations
     engine = _engine(pool)
     if is_sidecar(pool):
-        beside, guarded = sidecar_container(platform, pool, pool_target), _reached_by_its_guard(engine)
+        beside, guarded = sidecar_container(platform, pool, pool_target), _reached_by_its_guard(pool, engine)
     else:
         beside, guarded = guard_container(platform), _with_guard(engine, guard_variables(platform, pool, pool_target))
     return {"metadata": meta, "spec": {**_pod(platform, pool, guarded, guard=beside), **_placement(extra)}}
@@ -94,7 +95,13 @@ def _pod(platform: Platform, pool: ServingPool, engine: Manifest, *, guard: Mani
         "terminationGracePeriodSeconds": GRACE_SECONDS,
         "initContainers": _init_containers(guard, fetch_containers(pool, without_devices(engine["resources"]))),
         "containers": [engine],
-        "volumes": [*guard_volumes(pool), *empty_dirs(("home", "tmp")), _shared_memory(pool), *model_volumes(pool)],
+        "volumes": [
+            *guard_volumes(pool),
+            *empty_dirs(("home", "tmp")),
+            _shared_memory(pool),
+            *model_volumes(pool),
+            *file_volumes(files(pool)),
+        ],
     }
 
 
@@ -116,14 +123,24 @@ def _engine(pool: ServingPool) -> Manifest:
         "name": "engine",
         "image": pool.spec.engine.image,
         "imagePullPolicy": "IfNotPresent",
-        "command": [*command(pool), "--shutdown-timeout", str(DRAIN_SECONDS)],
+        **_started_by(pool),
         "env": environment(dict(sorted(variables(pool).items()))),
         "resources": engine_resources(pool),
         "securityContext": container_security(),
-        # The endpoint leaves the EndpointSlice while the engine still serves what it has.
-        "lifecycle": {"preStop": {"sleep": {"seconds": ENDPOINT_REMOVAL_SECONDS}}},
-        "volumeMounts": [*_own_mounts(), *model_mounts(pool)],
+        # The endpoint leaves the EndpointSlice while the engine still serves what it has; some engines cut it when told to stop.
+        "lifecycle": {"preStop": {"sleep": {"seconds": _pre_stop_seconds(pool)}}},
+        "volumeMounts": [*_own_mounts(), *model_mounts(pool), *file_mounts(files(pool))],
     }
+
+
+def _started_by(pool: ServingPool) -> Manifest:
+    """An engine without a program of its own is started by its image's entry point."""
+    words = [*command(pool), *engine_of(pool).shutdown(DRAIN_SECONDS)]
+    return {"command" if engine_of(pool).program else "args": words}
+
+
+def _pre_stop_seconds(pool: ServingPool) -> int:
+    return engine_of(pool).pre_stop_seconds(removal=ENDPOINT_REMOVAL_SECONDS, drain=DRAIN_SECONDS)
 
 
 def _with_guard(engine: Manifest, values: dict[str, str]) -> Manifest:
@@ -140,12 +157,12 @@ def _with_guard(engine: Manifest, values: dict[str, str]) -> Manifest:
     }
 
 
-def _reached_by_its_guard(engine: Manifest) -> Manifest:
+def _reached_by_its_guard(pool: ServingPool, engine: Manifest) -> Manifest:
     """The engine that only the guard beside it reaches."""
-    liveness = engine_probe(period=10, failures=_LIVENESS_FAILURES)
+    liveness = engine_probe(pool, period=10, failures=_LIVENESS_FAILURES)
     return {
         **engine,
-        "startupProbe": engine_probe(period=STARTUP_PERIOD_SECONDS, failures=_STARTUP_FAILURES),
+        "startupProbe": engine_probe(pool, period=STARTUP_PERIOD_SECONDS, failures=_STARTUP_FAILURES),
         "livenessProbe": {**liveness, "terminationGracePeriodSeconds": HUNG_GRACE_SECONDS},
     }
 

@@ -1,16 +1,18 @@
-"""The command line and environment of a guarded vLLM: pure, and refused when it would open a door past the guard."""
+"""The command line and environment of a guarded engine: pure, and refused when it would open a door past the guard.
+
+What is an engine's own is in `engines`, one file an engine; this is what holds for all of them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from cachescope.api.pools import ServingPool
-from cachescope.core.adapters import OWN_OPTIONS, adapter_arguments, is_path
+from cachescope.core.adapters import is_path
 from cachescope.core.errors import SpecError
-from cachescope.core.front_doors import MIDDLEWARE, forbidden, options
 from cachescope.core.labels import ENGINE_PORT
-from cachescope.engines.routes import Capability
-from cachescope.engines.vllm import capability
+from cachescope.manifests.engines.known import ENGINES
+from cachescope.manifests.engines.launch import LOOPBACK, Engine, Serving
 from cachescope.manifests.model_files import adapter_paths, model_path
 from cachescope.manifests.parts import literal
 
@@ -26,12 +28,15 @@ _WRITABLE = {
     "TMPDIR": "/tmp",  # noqa: S108 - an emptyDir of this pod
     "PYTHONDONTWRITEBYTECODE": "1",
 }
-# Without the variable vLLM loads every plugin that is installed; with nothing in it, none.
-_QUIET = {"VLLM_NO_USAGE_STATS": "1", "VLLM_PLUGINS": ""}
 _OFFLINE = {"HF_HUB_OFFLINE": "1"}
 _FIXED = {**_OFFLINE, "PYTHONPATH": GUARD_FOLDER}
 # The guard's own settings, and where it finds the API server that it reads its ledger from.
 _OPERATORS_PREFIXES = ("CACHESCOPE_", "KUBERNETES_")
+
+
+def engine_of(pool: ServingPool) -> Engine:
+    """What the operator knows of the pool's engine."""
+    return ENGINES[pool.spec.engine.type]
 
 
 def command(pool: ServingPool) -> list[str]:
@@ -43,21 +48,17 @@ def command(pool: ServingPool) -> list[str]:
     problems = list(_problems(pool))
     if problems:
         raise SpecError(f"ServingPool {pool.name!r}: {'; '.join(problems)}")
-    return ["python3", "-m", "vllm.entrypoints.openai.api_server", *arguments(pool)]
+    return [*engine_of(pool).program, *arguments(pool)]
 
 
 def arguments(pool: ServingPool) -> list[str]:
     """The arguments in it, of a pool that `command` accepts, as Kubernetes takes them."""
-    beside = is_sidecar(pool)
-    host, port = ("127.0.0.1", LOCAL_PORT) if beside else ("0.0.0.0", ENGINE_PORT)  # noqa: S104 - the pod's address is not known yet
-    return [
-        *map(literal, pool.spec.engine.args),
-        *("--model", literal(model_path(pool)), "--served-model-name", literal(pool.spec.model.name)),
-        *("--host", host, "--port", str(port)),
-        *map(literal, adapter_arguments(adapter_paths(pool), pool.spec.engine.args)),
-        *("--enable-prefix-caching", "--prefix-caching-hash-algo", "sha256", "--enable-prompt-tokens-details"),
-        *(() if beside else ("--middleware", MIDDLEWARE)),
-    ]
+    return [literal(argument) for argument in engine_of(pool).arguments(_serving(pool))]
+
+
+def files(pool: ServingPool) -> Mapping[str, str]:
+    """The files that the arguments name, by their names in the engine's folder of files."""
+    return engine_of(pool).files(_serving(pool))
 
 
 def is_sidecar(pool: ServingPool) -> bool:
@@ -67,20 +68,30 @@ def is_sidecar(pool: ServingPool) -> bool:
 
 def variables(pool: ServingPool) -> dict[str, str]:
     """The environment of the engine container, the guard's own variables aside."""
+    engine = engine_of(pool)
+    users = {name: literal(value) for name, value in pool.spec.engine.env.items()}
     fixed = _OFFLINE if is_sidecar(pool) else _FIXED
-    return {**_QUIET, **_WRITABLE, **{name: literal(value) for name, value in pool.spec.engine.env.items()}, **fixed}
+    return {**engine.variables, **_WRITABLE, **users, **fixed, **engine.fixed(_serving(pool))}
+
+
+def _serving(pool: ServingPool) -> Serving:
+    beside = is_sidecar(pool)
+    return Serving(
+        model=model_path(pool),
+        name=pool.spec.model.name,
+        host=LOOPBACK if beside else "0.0.0.0",  # noqa: S104 - the pod's address is not known yet
+        port=LOCAL_PORT if beside else ENGINE_PORT,
+        guarded_inside=not beside,
+        gpus=pool.spec.gpus.count if pool.spec.gpus else 0,
+        adapters=adapter_paths(pool),
+        args=pool.spec.engine.args,
+    )
 
 
 def _problems(pool: ServingPool) -> Iterator[str]:
     engine = pool.spec.engine
-    yield from forbidden(engine.args, {name: value for name, value in engine.env.items() if name not in _FIXED})
-    for name, value in sorted(engine.env.items()):
-        if _FIXED.get(name, value) != value:
-            yield f"{name} decides which guard is loaded, or what the engine may fetch; remove it from engine.env"
-        if name.startswith(_OPERATORS_PREFIXES):
-            yield f"{name} is a variable that the guard reads; remove it from engine.env"
-    for name in sorted({option.name for option in options(engine.args)} & OWN_OPTIONS):
-        yield f"{name} is set by the platform; declare adapters in engine.adapters, and remove it from engine.args"
+    yield from engine_of(pool).problems(_serving(pool), {name: value for name, value in engine.env.items() if name not in _FIXED})
+    yield from _environment_problems(engine.env)
     for name, path in adapter_paths(pool).items():
         if not is_path(path):
             yield f"the path of the adapter {name!r} holds a comma or an equals sign, {path!r}; rename its folder"
@@ -88,9 +99,15 @@ def _problems(pool: ServingPool) -> Iterator[str]:
         yield f"model.name {pool.spec.model.name!r} would be read as an option; start it with a letter or a digit"
     if is_sidecar(pool):
         yield from _sidecar_problems(pool)
-    verdict = capability(engine.version)
-    if verdict is not Capability.ENFORCED:
-        yield f"vLLM {engine.version} is {verdict.value} for per-request salts; use a release of 0.31, 0.32 or 0.33"
+    yield from engine_of(pool).releases(engine.version)
+
+
+def _environment_problems(env: dict[str, str]) -> Iterator[str]:
+    for name, value in sorted(env.items()):
+        if _FIXED.get(name, value) != value:
+            yield f"{name} decides which guard is loaded, or what the engine may fetch; remove it from engine.env"
+        if name.startswith(_OPERATORS_PREFIXES):
+            yield f"{name} is a variable that the guard reads; remove it from engine.env"
 
 
 def _sidecar_problems(pool: ServingPool) -> Iterator[str]:

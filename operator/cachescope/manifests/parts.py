@@ -45,7 +45,7 @@ def empty_dirs(names: Iterable[str]) -> list[Manifest]:
     return [{"name": name, "emptyDir": {}} for name in names]
 
 
-def http_probe(path: str, port: str, *, period: int = 5, failures: int = 3) -> Manifest:
+def http_probe(path: str, port: str | int, *, period: int = 5, failures: int = 3) -> Manifest:
     """A probe by HTTP; seconds and failures as in a pod."""
     target = {"path": path, "port": port, "scheme": "HTTP"}
     return {"httpGet": target, "periodSeconds": period, "failureThreshold": failures, "timeoutSeconds": 5}

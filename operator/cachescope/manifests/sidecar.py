@@ -5,7 +5,8 @@ Rules:
 - the engine listens on 127.0.0.1 and nowhere else; it has no token and no key, and none of the guard's variables;
 - the guard is told what it cannot see, the engine's image and arguments, and mounts the same files of the model, read-only;
 - it starts before the engine and ends after it, so that what the engine still answers gets out;
-- whether the pod is ready, the guard says, by the engine's own health; whether the engine lives, a command in its own container.
+- whether the pod is ready, the guard says, by the engine's own health; whether the engine lives, a command in its own container, or
+  the guard where that has no Python.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ import json
 from cachescope.api.pools import ServingPool
 from cachescope.core.labels import ENGINE_PORT
 from cachescope.core.types import TargetName
-from cachescope.manifests.engine_command import LOCAL_PORT, arguments
+from cachescope.manifests.engine_command import LOCAL_PORT, arguments, engine_of
+from cachescope.manifests.engines.launch import LOOPBACK
 from cachescope.manifests.guard import OWN_FIELDS, guard_ports, guard_variables, key_and_state_mounts
 from cachescope.manifests.model_files import model_mounts
 from cachescope.manifests.parts import Manifest, container_security, environment, http_probe
@@ -23,7 +25,7 @@ from cachescope.manifests.platform import Platform
 
 COMMAND = ("/opt/guard/bin/python", "-m", "cachescope.guard.sidecar")
 _RESOURCES = {"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": "1Gi"}}
-_HEALTH = f"import urllib.request; urllib.request.urlopen('http://127.0.0.1:{LOCAL_PORT}/health', timeout=4)"
+_HEALTH = "import urllib.request; urllib.request.urlopen('http://{host}:{port}{path}', timeout=4)"
 
 
 def sidecar_container(platform: Platform, pool: ServingPool, pool_target: TargetName) -> Manifest:
@@ -36,10 +38,11 @@ def sidecar_container(platform: Platform, pool: ServingPool, pool_target: Target
     """
     values = {
         **guard_variables(platform, pool, pool_target),
-        "CACHESCOPE_UPSTREAM": f"http://127.0.0.1:{LOCAL_PORT}",
+        "CACHESCOPE_UPSTREAM": f"http://{LOOPBACK}:{LOCAL_PORT}",
         "CACHESCOPE_ENGINE": f"{pool.spec.engine.type} {pool.spec.engine.version} {pool.spec.engine.image}",
         "CACHESCOPE_ENGINE_ARGS": json.dumps(arguments(pool)),
         "CACHESCOPE_PORT": str(ENGINE_PORT),
+        **_metrics_elsewhere(engine_of(pool).metrics),
     }
     return {
         "name": "guard",
@@ -56,7 +59,23 @@ def sidecar_container(platform: Platform, pool: ServingPool, pool_target: Target
     }
 
 
-def engine_probe(*, period: int, failures: int) -> Manifest:
-    """A probe of an engine that only its own pod reaches; seconds and failures as in a pod."""
-    command = ["python3", "-c", _HEALTH]
-    return {"exec": {"command": command}, "periodSeconds": period, "failureThreshold": failures, "timeoutSeconds": 10}
+def _metrics_elsewhere(path: str) -> dict[str, str]:
+    """The variable for an engine whose metrics are not where the guard looks for them."""
+    return {} if path in {"", "/metrics"} else {"CACHESCOPE_UPSTREAM_METRICS": path}
+
+
+def engine_probe(pool: ServingPool, *, period: int, failures: int) -> Manifest:
+    """A probe of an engine that only its own pod reaches; seconds and failures as in a pod.
+
+    An image without a Python is not asked for a command: the guard passes the question on, on the port that is the pod's.
+    """
+    engine = engine_of(pool)
+    if not engine.asks_itself:
+        return {**http_probe(engine.health, ENGINE_PORT, period=period, failures=failures), "timeoutSeconds": 10}
+    asking = _HEALTH.format(host=LOOPBACK, port=LOCAL_PORT, path=engine.health)
+    return {
+        "exec": {"command": ["python3", "-c", asking]},
+        "periodSeconds": period,
+        "failureThreshold": failures,
+        "timeoutSeconds": 10,
+    }

@@ -1,0 +1,66 @@
+"""LMDeploy: rendered, not run. The guard is beside it.
+
+Read from the wheel of 0.18.0: `cli/serve.py` and `cli/utils.py` (options and defaults; its parser takes abbreviations),
+`serve/openai/api_server.py` (uvicorn without a limit for the end of running requests; `/metrics` unless it is switched off),
+`serve/openai/endpoints/management.py` (`/health`), `serve/openai/utils.py` (adapters are models of their own names),
+`cli/entrypoint.py` (a model that is a path on the disk is not fetched).
+
+Reuse is off unless it is asked for, and there is no option that takes a wish back: so nobody but the platform may ask for it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from cachescope.manifests.engines.judging import judged
+from cachescope.manifests.engines.launch import Adapters, Drain, Engine, Options, Serving, parallel
+
+_OPTIONS: Final = Options(
+    owned=frozenset(
+        {
+            *("--model-name", "--server-name", "--server-port", "--enable-prefix-caching", "--disable-metrics"),
+            "--adapters",
+        }
+    ),
+    refused={
+        "--allow-terminate-by-client": "lets a request end the engine; remove it",
+        "--kv-transfer-config": "moves cache blocks to stores whose isolation is not proven; remove it",
+        "--migration-backend": "moves cache blocks between engines; remove it",
+        "--proxy-url": "makes the engine known to a proxy beside the gateway; remove it",
+        "--role": "moves cache blocks between engines; remove it",
+    },
+    abbreviated=True,
+)
+_SPREAD = frozenset({"--dp", "--ep", "--cp", "--nnodes"})
+_ADAPTERS: Final = Adapters(asked_as="{adapter}")
+
+
+def _arguments(serving: Serving) -> list[str]:
+    return [
+        *("serve", "api_server", serving.model),
+        *serving.args,
+        *("--model-name", serving.name),
+        *("--server-name", serving.host, "--server-port", str(serving.port)),
+        *parallel("--tp", serving, others=_SPREAD),
+        *_adapter_arguments(serving),
+        *(("--enable-prefix-caching",) if serving.reuse else ()),
+    ]
+
+
+def _adapter_arguments(serving: Serving) -> list[str]:
+    """Adapters by name, which the PyTorch engine alone serves."""
+    if not serving.adapters:
+        return []
+    return ["--backend", "pytorch", "--adapters", *(f"{name}={path}" for name, path in serving.adapters.items())]
+
+
+ENGINE: Final = Engine(
+    type="LMDeploy",
+    source="lmdeploy 0.18.0",
+    program=("lmdeploy",),
+    arguments=_arguments,
+    problems=judged(_OPTIONS, _ADAPTERS),
+    options=_OPTIONS,
+    drain=Drain.ON_SIGNAL,
+    adapters=_ADAPTERS,
+)
