@@ -15,10 +15,12 @@ import yaml
 from cachescope.api.documents import parse as read_pool
 from cachescope.api.pools import ServingPool
 from cachescope.core.errors import SpecError
+from cachescope.core.front_doors import forbidden
 from cachescope.core.permits import permit_keys
 from cachescope.gateway.strict_json import parse
 from cachescope.guard.settings import read_settings
 from cachescope.manifests.engine import STARTUP_SECONDS
+from cachescope.manifests.engine_command import GUARD_FOLDER
 from cachescope.manifests.guard import STATE_FOLDER, guard_body_bytes
 from cachescope.manifests.pool import ACCOUNT_ANNOTATION, bound_to, pool_objects
 from cachescope.manifests.revisions import build_revision
@@ -50,6 +52,14 @@ def test_every_pool_of_the_examples_can_be_built() -> None:
     for item in found:
         item["metadata"].update(uid=UID, namespace="models")
         assert build_revision(PLATFORM, read_pool(ServingPool, item, "examples"), TARGET).template
+
+
+@pytest.mark.parametrize("changes", [None, FULL], ids=["small", "full"])
+def test_the_guard_finds_no_open_door_in_what_is_rendered(changes: dict[str, Any] | None) -> None:
+    """Also options of the platform's own must be none that the guard refuses, or takes for the beginning of one."""
+    container = engine(changes)
+    assert forbidden(container["command"][3:], environment(container), python_path=GUARD_FOLDER) == ()
+    assert forbidden(["--middl"], {}), "control: beginnings are refused"
 
 
 def test_what_pods_need_is_applied_before_them() -> None:

@@ -72,6 +72,8 @@ _JUDGED_BY_VALUE = (
 )
 _READ_BY_ADAPTERS = ("--enable-lora", "--lora-modules", "--max-cpu-loras", "--max-loras")
 _READ_BY_DIGESTS = ("--tokenizer", "--chat-template", "--hf-config-path", "--generation-config")
+_WHOLE = frozenset({"--model"})
+"""Options that another one here begins with."""
 _NEVER_ABBREVIATED = (*_REFUSED_OPTIONS, *_JUDGED_BY_VALUE, *_READ_BY_ADAPTERS, *_READ_BY_DIGESTS)
 _REFUSED_VARIABLES = {
     "VLLM_USE_RUST_FRONTEND": "starts a front end that loads no middleware; unset it",
@@ -153,7 +155,7 @@ def _option_problems(option: Option) -> Iterator[str]:
 
 
 def _abbreviated(name: str) -> str | None:
-    if name in _NEVER_ABBREVIATED or len(name.strip("-")) == 0:
+    if name in _NEVER_ABBREVIATED or name in _WHOLE or len(name.strip("-")) == 0:
         return None
     if name.startswith("--"):
         return next((whole for whole in _NEVER_ABBREVIATED if whole.startswith(name)), None)
