@@ -81,7 +81,10 @@ def proven(
         WireFormatError: It proves nothing; the endpoint must not be routed to.
     """
     if answer.status != 401 or answer.statement is None:
-        raise WireFormatError(f"the engine answered {answer.status} without a guard's statement; if it goes on, see whether the guard is loaded and reads its ledgers")
+        raise WireFormatError(
+            f"the engine answered {answer.status} without a guard's statement; if it goes on, see whether its guard is loaded and "
+            "reads its ledgers"
+        )
     statement = read_statement(trust.keys, answer.statement, nonce=nonce)
     if (statement.pool_uid, statement.pod_uid) != (trust.pool_uid, endpoint.pod_uid):
         raise WireFormatError("the statement is of another pool or pod; check the guard's environment")
