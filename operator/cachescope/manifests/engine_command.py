@@ -10,7 +10,7 @@ from cachescope.core.errors import SpecError
 from cachescope.core.front_doors import MIDDLEWARE, forbidden, options
 from cachescope.core.labels import ENGINE_PORT
 from cachescope.engines.routes import Capability
-from cachescope.engines.vllm import capability
+from cachescope.engines.vllm import SERVED, capability
 from cachescope.manifests.model_files import adapter_paths, model_path
 from cachescope.manifests.parts import literal
 
@@ -90,7 +90,7 @@ def _problems(pool: ServingPool) -> Iterator[str]:
         yield from _sidecar_problems(pool)
     verdict = capability(engine.version)
     if verdict is not Capability.ENFORCED:
-        yield f"vLLM {engine.version} is {verdict.value} for per-request salts; use a release of 0.31, 0.32 or 0.33"
+        yield f"vLLM {engine.version} is {verdict.value} for per-request salts; use {SERVED}"
 
 
 def _sidecar_problems(pool: ServingPool) -> Iterator[str]:

@@ -1,0 +1,233 @@
+"""What somebody told an engine, by arguments and environment, and what of it is refused.
+
+Rules:
+
+- arguments are read in every spelling that any of the engines takes: `--a b`, `--a=b`, dashes or underscores, `--a.key b`, JSON,
+  short names, and the beginnings of names where the engine takes them; what an engine would not understand is judged all the same;
+- a variable that means the same as an option is that option;
+- a setting that is given several times is judged each time;
+- a file that somebody else reads cannot be judged, so its setting is refused;
+- of vLLM `core.front_doors` says what is refused, since the guard judges by it too.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cachescope.core.front_doors import Option, forbidden, options
+from cachescope.engines.facts import EVERY_MODE, ConnectorOption, Facts, Mode, Override, Refusal, Spelling
+
+UNREADABLE = "unreadable"
+"""Stands for a connector whose name cannot be read."""
+_MODULE = "kv_connector_module_path"
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A setting that somebody gave.
+
+    Attributes:
+        name: As the catalogue has it.
+        value: What it was given, if anything.
+        key: What followed its name after a dot.
+        written: The setting as it was written, with its value.
+        by_variable: Whether a variable gave it.
+    """
+
+    name: str
+    value: str | None
+    key: str
+    written: str
+    by_variable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A setting that is refused.
+
+    Attributes:
+        sentence: Why, and the remedy.
+        modes: In which modes; in most cases in all of them.
+    """
+
+    sentence: str
+    modes: tuple[Mode, ...] = EVERY_MODE
+
+
+@dataclass(frozen=True, slots=True)
+class Set:
+    """A setting that the platform gives, whatever anybody says.
+
+    Attributes:
+        setting: The option or variable.
+        value: Its value, if it has one.
+        modes: In which modes.
+        sentence: Why, and what of the given counts for nothing then.
+        instead_of: What was given and counts for nothing, as it was written.
+    """
+
+    setting: str
+    value: str | None
+    modes: tuple[Mode, ...]
+    sentence: str
+    instead_of: tuple[str, ...] = ()
+
+
+def given(facts: Facts, args: Sequence[str], env: Mapping[str, str]) -> tuple[Given, ...]:
+    """Every setting that somebody gave and the catalogue speaks of, arguments first.
+
+    Args:
+        facts: Of the engine.
+        args: Its arguments, without the program.
+        env: Its environment.
+    """
+    names = _names(facts)
+    found = [item for option in options(args) for item in _of_option(facts.spelling, names, option)]
+    variables = _variables(facts)
+    found += [
+        Given(name, value, "", f"{variable}={value}", by_variable=True)
+        for variable, value in sorted(env.items())
+        for name in variables.get(variable, ())
+    ]
+    return tuple(found)
+
+
+def problems(facts: Facts, args: Sequence[str], env: Mapping[str, str]) -> tuple[Problem, ...]:
+    """What is refused of an engine's arguments and environment."""
+    if facts.front_doors:
+        return tuple(map(Problem, forbidden(args, env)))
+    found = given(facts, args, env)
+    made = [
+        Problem(f"{item.written} {rule.why}", rule.modes)
+        for item in found
+        for rule in facts.refused
+        if rule.name == item.name and not _harmless(facts.spelling, rule, item)
+    ]
+    return tuple(dict.fromkeys(made))
+
+
+def overrides(facts: Facts, found: Iterable[Given], values: Mapping[str, str]) -> tuple[Set, ...]:
+    """What the platform sets.
+
+    Args:
+        facts: Of the engine.
+        found: What somebody gave.
+        values: Values that stand in the place of the catalogue's, by setting.
+    """
+    said = tuple(found)
+    return tuple(_set(rule, values.get(rule.setting, rule.value), said) for rule in facts.overrides)
+
+
+def connectors(facts: Facts, found: Iterable[Given]) -> tuple[str, ...]:
+    """Names of the connectors that settings name, each once; `UNREADABLE` for one whose name cannot be read."""
+    rules = {rule.option: rule for rule in facts.connector_options}
+    named = [name for item in found if item.name in rules for name in _connectors(facts.spelling, rules[item.name], item)]
+    return tuple(dict.fromkeys(named))
+
+
+def values(found: Iterable[Given], name: str) -> tuple[str, ...]:
+    """What a setting was given; empty text where it had no value."""
+    return tuple(item.value or "" for item in found if item.name == name)
+
+
+def _names(facts: Facts) -> frozenset[str]:
+    named = {rule.name for rule in facts.refused} | {rule.option for rule in facts.connector_options}
+    named |= {name for rule in facts.overrides for name in (rule.setting, *rule.opposes)}
+    return frozenset(named | ({facts.hashes.option} if facts.hashes else set()))
+
+
+def _variables(facts: Facts) -> dict[str, tuple[str, ...]]:
+    """Names of the settings that a variable means."""
+    pairs = [(variable, rule.name) for rule in facts.refused for variable in rule.variables]
+    pairs += [(variable, rule.option) for rule in facts.connector_options for variable in rule.variables]
+    pairs += [(variable, rule.setting) for rule in facts.overrides for variable in rule.variables]
+    pairs += [(rule.setting, rule.setting) for rule in facts.overrides if not rule.setting.startswith("-")]
+    made: dict[str, tuple[str, ...]] = {}
+    for variable, name in dict.fromkeys(pairs):
+        made[variable] = (*made.get(variable, ()), name)
+    return made
+
+
+def _of_option(spelling: Spelling, names: frozenset[str], option: Option) -> Iterator[Given]:
+    name = spelling.aliases.get(option.name, option.name)
+    written = option.name if option.value is None else f"{option.name} {option.value}"
+    for meant in _meant(spelling, names, name):
+        yield Given(meant, option.value, option.key, written)
+
+
+def _meant(spelling: Spelling, names: frozenset[str], name: str) -> tuple[str, ...]:
+    """What a name may stand for: itself, or all that begins with it."""
+    if name in names or not spelling.abbreviates or not name.startswith("--") or name == "--":
+        return (name,) if name in names else ()
+    long_names = {*names, *(alias for alias in spelling.aliases if alias.startswith("--"))}
+    begun = sorted(full for full in long_names if full.startswith(name))
+    return tuple(dict.fromkeys(spelling.aliases.get(full, full) for full in begun))
+
+
+def _harmless(spelling: Spelling, rule: Refusal, item: Given) -> bool:
+    if item.by_variable and item.value is not None and item.value.casefold() in spelling.off:
+        return True
+    return item.value is not None and item.value in rule.allow
+
+
+def _set(rule: Override, value: str | None, found: Iterable[Given]) -> Set:
+    against = [item.written for item in found if _differs(rule, value, item)]
+    sentence = f"{_shown(rule.setting, value)} is set by the platform: it {rule.why}"
+    if against:
+        sentence += f"; {', '.join(against)} counts for nothing, so remove it"
+    return Set(rule.setting, value, rule.modes, sentence, tuple(against))
+
+
+def _differs(rule: Override, value: str | None, item: Given) -> bool:
+    if item.name in rule.opposes:
+        return True
+    return item.name == rule.setting and (item.by_variable or value is not None) and item.value != value
+
+
+def _shown(setting: str, value: str | None) -> str:
+    if value is None:
+        return setting
+    return f"{setting} {value}" if setting.startswith("-") else f"{setting}={value}"
+
+
+def _connectors(spelling: Spelling, rule: ConnectorOption, item: Given) -> Iterator[str]:
+    if item.by_variable and (item.value or "").casefold() in spelling.off:
+        return
+    if rule.key is not None:
+        yield from _keyed(rule.key, item)
+    elif rule.connector is not None:
+        yield rule.connector
+    else:
+        yield f"{rule.prefix}{item.value}" if item.value else UNREADABLE
+
+
+def _keyed(key: str, item: Given) -> Iterator[str]:
+    """The connectors that a JSON value names, at any depth, or a dotted key."""
+    if item.key:
+        last = item.key.rstrip("+").replace("-", "_").rpartition(".")[2]
+        if last in {key, _MODULE}:
+            yield (item.value or UNREADABLE) if last == key else f"code at {item.value}"
+            return
+        if key not in (item.value or ""):
+            return
+    try:
+        named = list(_at_any_depth(json.loads(item.value or ""), key))
+    except (ValueError, RecursionError):
+        named = []
+    yield from named or (UNREADABLE,)
+
+
+def _at_any_depth(value: Any, key: str) -> Iterator[str]:  # noqa: ANN401 - any JSON
+    if isinstance(value, dict):
+        if key in value:
+            yield value[key] if isinstance(value[key], str) and value[key] else UNREADABLE
+        if _MODULE in value:
+            yield f"code at {value[_MODULE]}"
+        for part in value.values():
+            yield from _at_any_depth(part, key)
+    elif isinstance(value, list):
+        for part in value:
+            yield from _at_any_depth(part, key)
