@@ -2,8 +2,8 @@
 
 Rules:
 
-- `Auto` is `Shared` where every route that the pool must serve keeps salts apart, and else `PerTenant`; a pool that names none serves
-  the routes that do, and is `PerTenant` where there are none;
+- `Auto` is `Shared` where every route that the pool must serve keeps salts apart, and else `PerTenant`; a pool that names none
+  serves the routes that do, and is `PerTenant` where there are none;
 - `Shared` on an engine that cannot is refused, not obeyed;
 - a pool without salts keeps nothing outside its engines' processes: a new generation is new processes;
 - a refused setting leaves a pool without a mode.
@@ -55,6 +55,8 @@ def choose(verdict: Verdict, wished: Isolation = Isolation.AUTO) -> Choice:
         return Choice(None, f"isolation Shared is refused: {reason}", (f"isolation Shared is refused: {reason}",))
     mode, why = _mode(verdict, wished)
     problems = tuple(_problems(verdict, mode))
+    if problems and mode is Mode.PER_TENANT and wished is Isolation.AUTO:
+        problems = (f"tenants cannot share the engine: {_not_shared(verdict)}", *problems)
     if problems:
         return Choice(None, "; ".join(problems), problems)
     overrides = tuple(item for item in verdict.overrides if mode in item.modes)

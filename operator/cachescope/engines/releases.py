@@ -14,7 +14,8 @@ from collections.abc import Sequence
 
 from packaging.version import InvalidVersion, Version
 
-from cachescope.engines.facts import Reading, Step, enforcing
+from cachescope.engines.evidence import Step, enforcing
+from cachescope.engines.facts import Reading
 from cachescope.engines.routes import Capability
 
 
