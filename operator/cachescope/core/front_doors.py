@@ -80,6 +80,13 @@ _REFUSED_PREFIXES = {
     "SAGEMAKER_": "adds routes and sessions that the guard does not know; unset it",
 }
 
+REFUSED: Mapping[str, str] = {
+    **_REFUSED_OPTIONS,
+    **_REFUSED_VARIABLES,
+    **{f"{prefix}*": reason for prefix, reason in _REFUSED_PREFIXES.items()},
+}
+"""What is refused whatever its value, by name, and why; for people. Some more are refused by their value."""
+
 
 @dataclass(frozen=True)
 class Option:

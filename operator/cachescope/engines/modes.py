@@ -82,7 +82,7 @@ def _not_shared(verdict: Verdict) -> str | None:
     if verdict.asked and short:
         return short[0].why
     if not verdict.enforced:
-        return _leading(short).why if short else f"no route of {verdict.engine.value} is in the catalogue"
+        return _leading(short).why if short else f"no route of {verdict.engine.value} is in the catalogue; use isolation PerTenant"
     return None
 
 
