@@ -11,6 +11,7 @@ from unittest.mock import patch
 
 import pytest
 from packaging.version import Version
+from pydantic import BaseModel
 
 from cachescope.engines import catalogue, vllm
 from cachescope.engines.catalogue import facts, file_name, parsed
@@ -38,7 +39,7 @@ def _evidence(value: object) -> Iterator[Evidence]:
     if isinstance(value, tuple):
         for part in value:
             yield from _evidence(part)
-    elif hasattr(type(value), "model_fields"):
+    elif isinstance(value, BaseModel):
         for name in type(value).model_fields:
             yield from _evidence(getattr(value, name))
 

@@ -226,6 +226,7 @@ SPELLINGS = [
     ("vLLM", ["--kv-transfer-config", "{}"], UNKNOWN),
     ("vLLM", ["--kv-transfer-config.kv_role", "kv_both"], ENFORCED),
     ("vLLM", ["--kv-offloading-size", "8"], ENFORCED),
+    ("vLLM", ["--kv-offloading-size", "8", "--kv-offloading-backend", "lmcache"], UNKNOWN),
     ("vLLM", ["--prefix-caching-hash-algo", "xxhash"], BROKEN),
     ("vLLM", ["--prefix_caching_hash_algo=xxhash_cbor"], BROKEN),
     ("vLLM", ["--prefix-caching-hash", "xxhash"], BROKEN),
