@@ -81,7 +81,7 @@ def test_an_engine_that_says_it_is_another_version_shares_nothing() -> None:
 def test_a_refused_setting_leaves_no_mode(wish: Isolation) -> None:
     choice = choose(judged("SGLang", "0.5.20", "--config", "x.yaml"), wish)
     assert choice.mode is None
-    assert any(problem.startswith("--config x.yaml reads arguments") for problem in choice.problems)
+    assert any(problem.startswith("--config reads arguments") for problem in choice.problems)
     assert choice.overrides == ()
 
 

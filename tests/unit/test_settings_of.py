@@ -237,3 +237,14 @@ def test_a_declared_hash_that_keeps_salts_apart_is_the_one_that_is_set() -> None
         return found.value
 
     assert [hashed(name) for name in (None, "sha256", "sha256_cbor", "xxhash")] == ["sha256", "sha256", "sha256_cbor", "sha256"]
+
+
+def test_a_value_is_shown_only_where_it_is_what_is_judged() -> None:
+    secret = '{"token": "s3cret"}'
+    for found in (
+        _refused("llama.cpp", "--mcp-servers-json", secret),
+        _refused("llama.cpp", env={"LLAMA_ARG_MCP_SERVERS_JSON": secret}),
+    ):
+        assert found
+        assert "s3cret" not in "".join(found)
+    assert _refused("LMDeploy", "--role", "Prefill")[0].startswith("--role Prefill moves")

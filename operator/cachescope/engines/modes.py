@@ -17,7 +17,7 @@ from enum import StrEnum
 
 from cachescope.engines.facts import Mode
 from cachescope.engines.routes import Capability
-from cachescope.engines.settings_of import Set
+from cachescope.engines.settings_of import PlatformSetting
 from cachescope.engines.verdicts import RouteVerdict, Verdict
 
 
@@ -45,7 +45,7 @@ class Choice:
     mode: Mode | None
     why: str
     problems: tuple[str, ...] = ()
-    overrides: tuple[Set, ...] = ()
+    overrides: tuple[PlatformSetting, ...] = ()
     routes: tuple[str, ...] | None = None
 
 

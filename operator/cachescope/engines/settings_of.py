@@ -27,7 +27,7 @@ class Given:
         name: As the catalogue has it.
         value: What it was given, if anything.
         key: What followed its name after a dot.
-        written: The setting as it was written, with its value.
+        written: The setting as it was written, with its value, which may be a secret: it is shown only where it is what is judged.
         by_variable: Whether a variable gave it.
     """
 
@@ -36,6 +36,11 @@ class Given:
     key: str
     written: str
     by_variable: bool = False
+
+    @property
+    def name_written(self) -> str:
+        """The setting as it was written, without its value."""
+        return self.written.partition("=" if self.by_variable else " ")[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +57,7 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True)
-class Set:
+class PlatformSetting:
     """A setting that the platform gives, whatever anybody says.
 
     Attributes:
@@ -95,7 +100,7 @@ def problems(facts: Facts, args: Sequence[str], env: Mapping[str, str]) -> tuple
         return tuple(map(Problem, forbidden(args, env)))
     found = given(facts, args, env)
     made = [
-        Problem(f"{item.written} {rule.why}", rule.modes)
+        Problem(f"{item.written if rule.allow else item.name_written} {rule.why}", rule.modes)
         for item in found
         for rule in facts.refused
         if rule.name == item.name and not _harmless(facts.spelling, rule, item)
@@ -103,7 +108,7 @@ def problems(facts: Facts, args: Sequence[str], env: Mapping[str, str]) -> tuple
     return tuple(dict.fromkeys(made))
 
 
-def overrides(facts: Facts, found: Iterable[Given], values: Mapping[str, str]) -> tuple[Set, ...]:
+def overrides(facts: Facts, found: Iterable[Given], values: Mapping[str, str]) -> tuple[PlatformSetting, ...]:
     """What the platform sets.
 
     Args:
@@ -160,12 +165,12 @@ def _harmless(spelling: Spelling, rule: Refusal, item: Given) -> bool:
     return item.value is not None and item.value in rule.allow
 
 
-def _set(rule: Override, value: str | None, found: Iterable[Given]) -> Set:
+def _set(rule: Override, value: str | None, found: Iterable[Given]) -> PlatformSetting:
     against = [item.written for item in found if _differs(rule, value, item)]
     sentence = f"{_shown(rule.setting, value)} is set by the platform: it {rule.why}"
     if against:
         sentence += f"; {', '.join(against)} counts for nothing, so remove it"
-    return Set(rule.setting, value, rule.modes, sentence, tuple(against))
+    return PlatformSetting(rule.setting, value, rule.modes, sentence, tuple(against))
 
 
 def _differs(rule: Override, value: str | None, item: Given) -> bool:

@@ -23,7 +23,7 @@ from cachescope.engines.facts import EngineType, Facts, Tier
 from cachescope.engines.findings import Finding, enforcing_hashes, of_engine, of_hash, of_route
 from cachescope.engines.releases import difference, read_release
 from cachescope.engines.routes import Capability
-from cachescope.engines.settings_of import Problem, Set
+from cachescope.engines.settings_of import PlatformSetting, Problem
 
 _WORST = (Capability.UNSUPPORTED, Capability.BROKEN, Capability.UNKNOWN, Capability.ENFORCED)
 
@@ -61,7 +61,7 @@ class Verdict:
     without_cache: tuple[str, ...]
     asked: bool
     problems: tuple[Problem, ...]
-    overrides: tuple[Set, ...]
+    overrides: tuple[PlatformSetting, ...]
     kept: tuple[str, ...]
     connected: tuple[str, ...]
     can_be_off: bool
