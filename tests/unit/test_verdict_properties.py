@@ -32,7 +32,7 @@ ROUTES: dict[str, dict[str, str]] = {
 }
 CONNECTORS: dict[str, dict[str, tuple[str, tuple[str, str] | None]]] = {
     "vLLM": {
-        **dict.fromkeys(("OffloadingConnector", "SimpleCPUOffloadConnector", "MooncakeStoreConnector"), ("0.32.0", None)),
+        **dict.fromkeys(("OffloadingConnector", "SimpleCPUOffloadConnector", "MooncakeStoreConnector"), ("0.31.0", None)),
         "UMBPConnector": ("0.33.0", None),
         "LMCacheMPConnector": ("0.20.0", ("0.4.5", "0.5.6")),
     },
@@ -42,7 +42,7 @@ CONNECTORS: dict[str, dict[str, tuple[str, tuple[str, str] | None]]] = {
     },
 }
 HASHES: dict[str, set[str | None]] = {"vLLM": {None, "sha256", "sha256_cbor"}, "SGLang": {None}}
-BAD_CONNECTORS = ("LMCacheConnectorV1", "HF3FSConnector", "ExampleConnector", "NixlConnector", "FlexKV", "HiCache/hf3fs", "x", "")
+BAD_CONNECTORS = ("LMCacheConnectorV1", "HF3FSKVConnector", "ExampleConnector", "NixlConnector", "FlexKV", "HiCache/hf3fs", "x", "")
 
 GOOD = {"vLLM": ["0.31.0", "0.31.2", "0.32.0", "0.32.0.post1", "0.33.0"], "SGLang": ["0.5.20", "0.5.20.post1", "0.5.21", "0.5.23"]}
 NUMBERS = st.integers(0, 40)
