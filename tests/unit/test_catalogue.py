@@ -21,6 +21,7 @@ from cachescope.engines.facts import EngineType, Facts
 from cachescope.engines.releases import first_enforced, release, step_at
 from cachescope.engines.routes import Capability
 from cachescope.engines.verdicts import verdict
+from cachescope.engines.vllm_fields import salt_of
 from tests.unit.make_engines import MARK, PAGE, generated
 
 ROOT = Path(__file__).parents[2]
@@ -162,6 +163,13 @@ def test_the_gateway_and_the_catalogue_know_the_same_routes_of_vllm() -> None:
         assert (route.salt is None) is (known[place].without_cache is not None)
     assert first_enforced(facts(EngineType.VLLM).floor) == str(vllm.FIRST_ENFORCED) == "0.31.0"
     assert vllm.FIRST_WITH_SALT == "0.9.0"
+
+
+def test_a_route_that_the_catalogue_has_no_salt_for_cannot_be_offered() -> None:
+    assert salt_of("/v1/completions").since == "0.10.0"
+    for path in ("/v2/chat", "/v1/nobodys"):
+        with pytest.raises(RuntimeError, match=f"no salt for {path}; add the route"):
+            salt_of(path)
 
 
 def test_limits_of_a_salt_hold_for_the_salts_that_are_made() -> None:

@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from cachescope.engines.facts import ConnectorOption, Facts, Spelling
+from cachescope.engines.facts import ConnectorOption, Facts
 from cachescope.engines.settings_of import Given
 
 UNREADABLE = "unreadable"
@@ -20,13 +20,11 @@ _MODULE = "kv_connector_module_path"
 def connectors(facts: Facts, found: Iterable[Given]) -> tuple[str, ...]:
     """Names of the connectors that settings name, each once; `UNREADABLE` for one whose name cannot be read."""
     rules = {rule.option: rule for rule in facts.connector_options}
-    named = [name for item in found if item.name in rules for name in _connectors(facts.spelling, rules[item.name], item)]
+    named = [name for item in found if item.name in rules for name in _connectors(rules[item.name], item)]
     return tuple(dict.fromkeys(named))
 
 
-def _connectors(spelling: Spelling, rule: ConnectorOption, item: Given) -> Iterator[str]:
-    if item.by_variable and (item.value or "").casefold() in spelling.off:
-        return
+def _connectors(rule: ConnectorOption, item: Given) -> Iterator[str]:
     if rule.key is not None:
         yield from _keyed(rule.key, item)
     elif rule.connector is not None:

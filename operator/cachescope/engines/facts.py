@@ -149,7 +149,6 @@ class ConnectorOption(Strict):
     """How arguments name a connector."""
 
     option: Text
-    variables: tuple[Text, ...] = ()
     connector: str | None = Field(None, description="The one that the option stands for.")
     prefix: str = Field("", description="What comes before the option's value in the connector's name.")
     key: str | None = Field(None, description="The key that names it, where the value is JSON or has dotted keys.")

@@ -134,7 +134,6 @@ def _names(facts: Facts) -> frozenset[str]:
 def _variables(facts: Facts) -> dict[str, tuple[str, ...]]:
     """Names of the settings that a variable means."""
     pairs = [(variable, rule.name) for rule in facts.refused for variable in rule.variables]
-    pairs += [(variable, rule.option) for rule in facts.connector_options for variable in rule.variables]
     pairs += [(variable, rule.setting) for rule in facts.overrides for variable in rule.variables]
     pairs += [(rule.setting, rule.setting) for rule in facts.overrides if not rule.setting.startswith("-")]
     made: dict[str, tuple[str, ...]] = {}
