@@ -1,7 +1,8 @@
-"""What the external processor adds to a bare Envoy, both in one run: `python -m bench.gateway [--rounds N] [--seconds S]`.
+"""What the gateway adds to a bare Envoy, all in one run: `python -m bench.gateway [--rounds N] [--seconds S]`.
 
-Rounds alternate between the two, so that what else runs on the machine meets both; the table has the median round. Ratios and
-processor time a request are what to compare between machines. The decision is a stub (see `bench.gateway_processor`).
+Beside bare Envoy stand the external processor with a decision that costs nothing (`bench.gateway_processor`), and the whole
+gateway: the processor with the real decision (`bench.gateway_decision`). Rounds alternate between them, so that what else runs on
+the machine meets all; the table has the median round. Ratios and processor time a request are what to compare between machines.
 """
 
 from __future__ import annotations
@@ -21,20 +22,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bench.http_load import chat_body
 from cachescope.gateway.envoy import EnvoySettings, bootstrap
 
 _ENVOY = Path(sys.executable).with_name("envoy")
 _BODY_BYTES = 4096
 _CONNECTIONS = (1, 16)
+_SETUPS = {"bare Envoy": None, "with processor": "bench.gateway_processor", "whole gateway": "bench.gateway_decision"}
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True)
 class Setup:
-    """Something to load: its port, and the processes that serve it by name."""
+    """Something to load: its port, the processes that serve it by name, and the API key that it takes."""
 
     port: int
     pids: dict[str, int]
+    key: str
 
 
 def bare(gateway: dict[str, Any], engine_port: int, ports: tuple[int, int]) -> dict[str, Any]:
@@ -80,7 +84,8 @@ def process(*command: str | Path) -> Iterator[int]:
 def measure(setup: Setup, connections: int, seconds: float) -> dict[str, float]:
     """One round: the generator's figures, and microseconds of processor time a request by process."""
     before = {name: _ticks(pid) for name, pid in setup.pids.items()}
-    command = [sys.executable, "-m", "bench.http_load", str(setup.port), str(connections), str(seconds), str(_BODY_BYTES)]
+    load = [str(setup.port), str(connections), str(seconds), str(_BODY_BYTES), setup.key]
+    command = [sys.executable, "-m", "bench.http_load", *load]
     figures: dict[str, float] = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)  # noqa: S603 our own
     for name, pid in setup.pids.items():
         figures[name] = (_ticks(pid) - before[name]) / _TICKS * 1e6 / figures["requests"]
@@ -94,30 +99,42 @@ def _ticks(pid: int) -> int:
 
 @contextmanager
 def setups(folder: Path) -> Iterator[dict[str, Setup]]:
-    """Bare Envoy and the gateway in front of one fake engine."""
-    engine, *ports = _free_ports(5)
-    own = bootstrap(_settings(folder, ports))
-    files = {"bare Envoy": bare(own, engine, (ports[2], ports[3])), "with processor": own}
+    """Bare Envoy, and Envoy with each processor, in front of one fake engine."""
+    engine, *ports = _free_ports(1 + 2 * len(_SETUPS))
     with ExitStack() as stack:
         stack.enter_context(process(sys.executable, "-m", "bench.http_engine", str(engine)))
-        socket_path = str(folder / "processor.sock")
-        processor = stack.enter_context(process(sys.executable, "-m", "bench.gateway_processor", socket_path, str(engine)))
         found = {}
-        for name, config in files.items():
-            path = folder / f"{name}.json"
-            path.write_text(json.dumps(config))
-            pid = stack.enter_context(process(_ENVOY, "-c", path, "--concurrency", "1", "--use-dynamic-base-id", "-l", "error"))
-            pids = {"envoy": pid} | ({"processor": processor} if config is own else {})
-            found[name] = Setup(config["static_resources"]["listeners"][0]["address"]["socket_address"]["port_value"], pids)
+        for index, (name, module) in enumerate(_SETUPS.items()):
+            own = folder / str(index)
+            own.mkdir()
+            found[name] = _setup(stack, own, engine, (ports[2 * index], ports[2 * index + 1]), module)
         for setup in found.values():
-            _wait(lambda port=setup.port: _answers(port))  # type: ignore[misc]
+            _wait(lambda setup=setup: _answers(setup))  # type: ignore[misc]
         yield found
 
 
-def _settings(folder: Path, ports: list[int]) -> EnvoySettings:
-    return EnvoySettings(
-        processor_socket=str(folder / "processor.sock"), listen_address="127.0.0.1", listen_port=ports[0], admin_port=ports[1]
-    )
+def _setup(stack: ExitStack, folder: Path, engine: int, ports: tuple[int, int], module: str | None) -> Setup:
+    config = bootstrap(_settings(folder, ports))
+    pids, key = {}, "sk-bench"
+    if module is None:
+        config = bare(config, engine, ports)
+    else:
+        pids["processor"] = stack.enter_context(process(sys.executable, "-m", module, _socket(folder), str(engine), str(folder)))
+        _wait(lambda: (folder / "key").exists() and (folder / "key").stat().st_size > 0)
+        key = (folder / "key").read_text()
+    path = folder / "envoy.json"
+    path.write_text(json.dumps(config))
+    envoy = process(_ENVOY, "-c", path, "--concurrency", "1", "--use-dynamic-base-id", "-l", "error")
+    pids["envoy"] = stack.enter_context(envoy)
+    return Setup(ports[0], pids, key)
+
+
+def _socket(folder: Path) -> str:
+    return str(folder / "processor.sock")
+
+
+def _settings(folder: Path, ports: tuple[int, int]) -> EnvoySettings:
+    return EnvoySettings(processor_socket=_socket(folder), listen_address="127.0.0.1", listen_port=ports[0], admin_port=ports[1])
 
 
 def _free_ports(count: int) -> list[int]:
@@ -128,10 +145,14 @@ def _free_ports(count: int) -> list[int]:
         return [each.getsockname()[1] for each in sockets]
 
 
-def _answers(port: int) -> bool:
+def _answers(setup: Setup) -> bool:
+    body = chat_body(_BODY_BYTES)
+    head = (
+        f"POST /v1/chat/completions HTTP/1.1\r\nhost: bench\r\nauthorization: Bearer {setup.key}\r\ncontent-length: {len(body)}\r\n"
+    )
     try:
-        with socket.create_connection(("127.0.0.1", port), timeout=5) as client:
-            client.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nhost: bench\r\ncontent-length: 2\r\n\r\n{}")
+        with socket.create_connection(("127.0.0.1", setup.port), timeout=5) as client:
+            client.sendall(head.encode() + b"content-type: application/json\r\n\r\n" + body)
             return client.recv(12) == b"HTTP/1.1 200"
     except OSError:
         return False

@@ -1,6 +1,6 @@
 """A load generator for HTTP/1.1: each connection sends one request after another and keeps the seconds that each took.
 
-Usage: `python -m bench.http_load PORT CONNECTIONS SECONDS BODY_BYTES`; writes one JSON object.
+Usage: `python -m bench.http_load PORT CONNECTIONS SECONDS BODY_BYTES KEY`; writes one JSON object.
 It counts only answers with status 200 and stops at any other.
 """
 
@@ -17,7 +17,7 @@ import uvloop
 
 def chat_body(size: int) -> bytes:
     """A chat request of exactly `size` bytes."""
-    frame = {"model": "bench", "messages": [{"role": "user", "content": ""}]}
+    frame = {"model": "tiny", "messages": [{"role": "user", "content": ""}]}
     empty = len(json.dumps(frame))
     frame["messages"] = [{"role": "user", "content": "a" * (size - empty)}]
     return json.dumps(frame).encode()
@@ -73,7 +73,7 @@ def _length(head: bytes) -> int:
     return 0
 
 
-async def run(port: int, connections: int, seconds: float, body: bytes) -> dict[str, float]:
+async def run(port: int, connections: int, seconds: float, body: bytes, key: str) -> dict[str, float]:
     """Load a port of this machine.
 
     Args:
@@ -81,13 +81,14 @@ async def run(port: int, connections: int, seconds: float, body: bytes) -> dict[
         connections: How many connections at once.
         seconds: How long.
         body: The request's body.
+        key: The bearer credential.
 
     Returns:
         `requests`, their number; `rate`, requests a second; `p50` and `p99`, in milliseconds.
     """
     loop = asyncio.get_running_loop()
     head = (
-        "POST /v1/chat/completions HTTP/1.1\r\nhost: bench\r\nauthorization: Bearer sk-bench-0123456789abcdef\r\n"
+        f"POST /v1/chat/completions HTTP/1.1\r\nhost: bench\r\nauthorization: Bearer {key}\r\n"
         f"content-type: application/json\r\naccept: application/json\r\nuser-agent: bench\r\ncontent-length: {len(body)}\r\n\r\n"
     )
     started = time.perf_counter()
@@ -110,6 +111,6 @@ async def run(port: int, connections: int, seconds: float, body: bytes) -> dict[
 
 
 if __name__ == "__main__":
-    port, connections, duration, size = sys.argv[1:]
-    result = uvloop.run(run(int(port), int(connections), float(duration), chat_body(int(size))))
+    port, connections, duration, size, token = sys.argv[1:]
+    result = uvloop.run(run(int(port), int(connections), float(duration), chat_body(int(size)), token))
     sys.stdout.write(json.dumps(result))

@@ -31,6 +31,8 @@ def ask_gateway(base_url: str, api_key: str, body: Mapping[str, Any], context: M
 
 def retrieved(store: dict[str, str], keys: Keys, query: str, retrieve: Callable[[str], str]) -> str:
     """Passages for a query: `retrieval_scope` separates, a digest of the query finds."""
+    if keys["reuse"] != "Salted":
+        return retrieve(query)  # nothing of this request is kept: its keys are never given again
     place = f"{keys['retrieval_scope']}/{hashlib.sha256(query.encode()).hexdigest()}"
     if place not in store:
         store[place] = retrieve(query)
@@ -40,7 +42,7 @@ def retrieved(store: dict[str, str], keys: Keys, query: str, retrieve: Callable[
 def answered(store: dict[str, str], keys: Keys, generate: Callable[[], str]) -> str:
     """The answer to a request: `response_scope` is its whole key, since it holds every word of the request."""
     if keys["reuse"] != "Salted":
-        return generate()  # nothing of this request is kept: its keys are never given again
+        return generate()  # as above
     place = keys["response_scope"]
     if place not in store:
         store[place] = generate()

@@ -7,12 +7,14 @@ record of its own.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TypeVar
 
 from e2e.faults import restore
+from e2e.faults.processes import stopped
 from e2e.faults.site import Site
 from e2e.stack import outage
 
@@ -46,6 +48,15 @@ class ControlPlane:
         """Go back to the copy; what each play does `meanwhile` is done while no API server is there."""
         self._meanwhile.append(meanwhile)
         self._once(self._put_back)
+
+    @contextmanager
+    def without_kubelet(self) -> Iterator[None]:
+        """A node that starts and ends nothing, and that nobody hears of, until all plays are at the end of the block."""
+        with stopped(outage.kubelet()):
+            self._once(lambda: None)
+            yield
+            with suppress(threading.BrokenBarrierError):
+                self._once(lambda: None)
 
     def leave(self) -> None:
         """A play has failed: nobody waits for it."""

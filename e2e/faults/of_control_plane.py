@@ -1,23 +1,25 @@
-"""Faults of the control plane: an API server that is gone, and an etcd that went back.
+"""Faults of the cluster itself: an API server or a node that is gone, and an etcd that went back.
 
 They come last: whoever else uses the cluster notices them.
 """
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 
 from cachescope.core.ledger_documents import parse_ledger
 from cachescope.core.ledgers import AUTHORIZATION_HEAD, Lineage
+from e2e.cluster.local.processes import send
 from e2e.faults import restore
 from e2e.faults.declarations import POOL, is_true
-from e2e.faults.of_processes import GUARD, RIGHT_SECONDS
-from e2e.faults.processes import of_pod, stopped
+from e2e.faults.of_processes import GUARD_SECONDS, RIGHT_SECONDS
+from e2e.faults.processes import cut_off, of_pod
 from e2e.faults.scene import FENCE_SECONDS, Scene
 from e2e.faults.site import ENGINES, WELL_SECONDS, Site
 from e2e.faults.table import fault
-from e2e.stack import api
+from e2e.stack import api, kubectl
 from e2e.stack.install import GATEWAY_PODS, OPERATOR_PODS
 from e2e.stack.waiting import until
 
@@ -65,12 +67,12 @@ def restored_with_one(scene: Scene) -> None:
 
 @fault("etcd is restored, and another change takes the sequence of the lost one", slow=True)
 def restored_and_changed(scene: Scene) -> None:
-    """No guard and no gateway is there to witness when the operator, which remembers nothing, writes anew."""
-    witnesses = [process for pod in scene.site.pods() for process in of_pod(pod, GUARD)]
-    witnesses += [process for pod in scene.site.pods(GATEWAY_PODS) for process in of_pod(pod)]
+    """No guard and no gateway is heard as a witness when the operator, which remembers nothing, writes anew."""
+    witnesses = [*scene.site.pods(), *scene.site.pods(GATEWAY_PODS)]
     operators = scene.site.pods(OPERATOR_PODS)
-    with _restored(scene), ExitStack() as still:
-        still.enter_context(stopped(*witnesses))
+    with _restored(scene), ExitStack() as unheard:
+        for pod in witnesses:
+            unheard.enter_context(cut_off(pod))
         scene.control_plane.put_back(lambda: restore.forget(operators))
         before = lineage(scene.site, POOL)
         scene.revoke()  # it gives the same epochs as the lost one, which must not be taken for it
@@ -81,6 +83,18 @@ def restored_and_changed(scene: Scene) -> None:
         )
         if lineage(scene.site, POOL) != before:
             raise AssertionError("the operator knew of the restore before it wrote; stop whoever told it")
+
+
+@fault("the node of an engine is gone", slow=True)
+def node_gone(scene: Scene) -> None:
+    """Nobody starts the engine again or says that it ended: its guard is waited for as long as it could have a right."""
+    pod = scene.site.pods()[0]
+    with scene.control_plane.without_kubelet():
+        for process in of_pod(pod):
+            send(process, signal.SIGKILL)
+        scene.revoke()
+        scene.fenced_by_expiry("rollback", GUARD_SECONDS)
+    kubectl.run("delete", "pod", pod["metadata"]["name"], "--grace-period=1", namespace=scene.site.namespace)
 
 
 def _all_read(before: Mapping[str, int], now: Mapping[str, int]) -> bool:

@@ -8,6 +8,7 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any
 
 from cachescope.core.rosters import margin_ms
+from e2e.faults import clocks
 from e2e.faults.declarations import POOL
 from e2e.faults.engines import ENGINE, STUB
 from e2e.faults.processes import cut_off, of_pod, stopped
@@ -113,6 +114,16 @@ def scaled_up(scene: Scene) -> None:
     finally:
         scale(scene.site, ENGINES)
     until(lambda: len(scene.site.pods()) == ENGINES, "the pool is as before")
+
+
+@fault("clocks are ten minutes off: those of operators and guards ahead, those of gateways behind", slow=True, engine=STUB)
+def clocks_off(scene: Scene) -> None:
+    """No clock of one machine is compared with that of another, so that nothing is different."""
+    with clocks.off(scene.site):
+        scene.revoke()
+        scene.fenced(QUICK_SECONDS)
+        if not clocks.operators_is_off(scene.site, scene.latest("rollback")):
+            raise AssertionError("the operator's clock was right, so nothing was broken; see the fault")
 
 
 def leader(site: Site) -> str:

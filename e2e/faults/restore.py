@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import shutil
 import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,7 +15,8 @@ from e2e.cluster.local.components import CONTROL_PLANE
 from e2e.cluster.local.processes import ProcessTable, send
 from e2e.cluster.progress import Progress
 from e2e.faults.processes import of_pod, stopped
-from e2e.stack.paths import LAYOUT, ROOT
+from e2e.stack import outage
+from e2e.stack.paths import LAYOUT
 
 DATA, COPY = LAYOUT.cluster / "etcd", LAYOUT.cluster / "etcd-copy"
 _PODS = LAYOUT.cluster / "kubelet" / "pods"
@@ -63,4 +62,4 @@ def _down() -> None:
 
 
 def _up() -> None:
-    subprocess.run([sys.executable, "-m", "e2e.cluster", "up"], cwd=ROOT, check=True, capture_output=True)
+    outage.bring_up()

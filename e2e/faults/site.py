@@ -179,11 +179,11 @@ def _installed(name: str) -> Site:
     for deployment in (OPERATOR, GATEWAY):
         kubectl.rolled_out(deployment, namespace=name)
     until(site.is_well, "the pool is ready, and serves every tenant", 2 * WELL_SECONDS)
-    _settled(site)
+    settled(site)
     return site
 
 
-def _settled(site: Site) -> None:
+def settled(site: Site) -> None:
     """Wait until the operator has seen everybody for as long as anybody may act unseen: before that it completes no fence."""
     nobody = f"nobody-{secrets.token_hex(4)}"
     site.add_tenant(nobody)

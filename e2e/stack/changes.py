@@ -15,16 +15,16 @@ Manifest = dict[str, Any]
 
 
 @contextmanager
-def changed(kind: str, name: str, change: Callable[[Manifest], None]) -> Iterator[None]:
+def changed(kind: str, name: str, change: Callable[[Manifest], None], namespace: str = kubectl.NAMESPACE) -> Iterator[None]:
     """An object as `change` makes it; afterwards exactly as it was."""
-    before = kubectl.get(kind, name)
+    before = kubectl.get(kind, name, namespace=namespace)
     after = deepcopy(before)
     change(after)
-    kubectl.replace(after)
+    kubectl.replace(after, namespace)
     try:
         yield
     finally:
-        kubectl.replace(before)
+        kubectl.replace(before, namespace)
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""The API server gone for a while; only where its process is ours."""
+"""The API server gone for a while, and other processes of the cluster; only where they are ours."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import sys
 import time
 
 from e2e.cluster import session
-from e2e.cluster.local.processes import ProcessTable
+from e2e.cluster.local.processes import Process, ProcessTable
 from e2e.cluster.progress import Progress
 from e2e.stack.paths import LAYOUT, ROOT
 
-API_SERVER = "kube-apiserver"
+API_SERVER, KUBELET = "kube-apiserver", "kubelet"
 
 
 def possible() -> bool:
@@ -21,7 +21,26 @@ def possible() -> bool:
 
 def without_api_server(seconds: float) -> None:
     """End the API server, and start it again after that time; returns when the cluster is whole."""
-    table = ProcessTable(LAYOUT.cluster / "processes.json", logs=LAYOUT.log, progress=Progress())
-    table.stop(API_SERVER)
+    _processes().stop(API_SERVER)
     time.sleep(seconds)  # the length of the outage, not a wait for anything
-    subprocess.run([sys.executable, "-m", "e2e.cluster", "up"], cwd=ROOT, check=True, capture_output=True)
+    bring_up()
+
+
+def bring_up() -> None:
+    """Start what does not run; returns when the cluster is whole.
+
+    Raises:
+        RuntimeError: It does not become so; with what was printed.
+    """
+    done = subprocess.run([sys.executable, "-m", "e2e.cluster", "up"], cwd=ROOT, check=False, capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(f"the cluster did not come up: {done.stdout[-2000:]}{done.stderr[-2000:]}")
+
+
+def kubelet() -> Process:
+    """The kubelet of the node."""
+    return _processes().records()[KUBELET].process
+
+
+def _processes() -> ProcessTable:
+    return ProcessTable(LAYOUT.cluster / "processes.json", logs=LAYOUT.log, progress=Progress())

@@ -16,6 +16,7 @@ from typing import cast
 
 import uvicorn
 
+from e2e.stub_engine import wall_clock
 from e2e.stub_engine.application import App, Application
 from e2e.stub_engine.core import EngineCore
 from e2e.stub_engine.faults import SLOW_START, Faults, from_environment
@@ -35,6 +36,7 @@ def arguments(args: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--shutdown-timeout", type=int, default=0)
     parser.add_argument("--max-num-seqs", type=int, default=4)
     parser.add_argument("--token-seconds", type=float, default=0.002, help="seconds for each token; the stub's own")
+    parser.add_argument("--clock-offset", type=float, default=0.0, help="seconds by which its wall clock is off; the stub's own")
     return parser.parse_known_args(args)[0]
 
 
@@ -84,8 +86,11 @@ async def serve(options: argparse.Namespace, faults: Faults, environ: Mapping[st
 
 def main() -> None:
     """What `python3 -m vllm.entrypoints.openai.api_server` does."""
+    options = arguments(sys.argv[1:])
+    if options.clock_offset:
+        wall_clock.moved(setattr, options.clock_offset)
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        runner.run(serve(arguments(sys.argv[1:]), from_environment(os.environ), os.environ))
+        runner.run(serve(options, from_environment(os.environ), os.environ))
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:

@@ -9,9 +9,8 @@ from typing import Any
 import httpx2 as httpx
 import openai
 import pytest
-import yaml
 
-from e2e.stack import client, kubectl, outage, stub_pool, tiny_adapter, volumes
+from e2e.stack import client, kubectl, outage, stub_pool, tiny_adapter, vllm_pool, volumes
 from e2e.stack.install import READY_SECONDS, Stack
 from e2e.stack.waiting import until
 
@@ -25,10 +24,8 @@ pytestmark = pytest.mark.skipif(not outage.possible(), reason="the node's folder
 
 
 def _pool(stack: Stack) -> dict[str, Any]:
-    """The demo's pool under another name, with two adapters beside its model."""
-    pool: dict[str, Any] = next(item for item in yaml.safe_load_all(stack.quickstart()) if item["kind"] == "ServingPool")
-    pool["metadata"]["name"] = pool["spec"]["model"]["name"] = ADAPTED
-    pool["spec"]["resources"]["requests"] = {"cpu": "100m", "memory": "1Gi"}
+    """A pool with two adapters beside its model."""
+    pool = vllm_pool.document(stack, ADAPTED)
     pool["spec"]["engine"]["adapters"] = [
         {"name": name, "source": {"persistentVolumeClaim": {"claimName": CLAIM, "path": name}}} for name in (FIRST, SECOND)
     ]

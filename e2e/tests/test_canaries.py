@@ -58,7 +58,7 @@ class Planted:
 
 @pytest.fixture(scope="module")
 def planted(stack: Stack, gateway: str) -> Iterator[Planted]:  # noqa: ARG001 - the installation must be up
-    """The tenant; it asked on every route, and for what is refused."""
+    """The tenant; it asked on the routes of OpenAI's client, and for what is refused."""
     found = Planted()
     kubectl.apply([api_key_secret(found.key, kubectl.NAMESPACE, found.name, found.principal), tenant(found.name, found.name)])
     found.uid = kubectl.get("tenant", found.name)["metadata"]["uid"]

@@ -2,8 +2,7 @@
 
 CACHESCOPE_FAULT_TIMES repeats every fault; those that take long are tried only then. CACHESCOPE_FAULT_SITES installations play each
 of them at the same time. CACHESCOPE_FAULT_ENGINE=vllm plays them with vLLM. The histories are kept in the cache folder, in
-`histories/`. Not here: a node that is gone, as the local cluster has one; a wall clock that is off, see
-tests/unit/test_wall_clock.py; an operator that is killed at each step of a rollback, see tests/integration/test_operator_faults.py.
+`histories/`. Not here: an operator that is killed at each step of a rollback, see tests/integration/test_operator_faults.py.
 """
 
 from __future__ import annotations

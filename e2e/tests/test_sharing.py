@@ -62,7 +62,8 @@ def is_said(who: openai.OpenAI, context: Mapping[str, Any]) -> bool:
     return not client.is_refused(said(who, context), openai.PermissionDeniedError)
 
 
-def test_two_tenants_meet_on_an_approved_source_and_never_after_it_was_withdrawn(who: Clients) -> None:
+def test_two_tenants_meet_on_an_approved_source_and_not_after_it_was_withdrawn(who: Clients) -> None:
+    """One source; fifty of them, and a watch that stalls, are in `test_withdrawn_sources`."""
     text = client.prompt(TOKENS)
     carol, kim = said(who[CAROL], PUBLIC), said(who[KIM], PUBLIC)
     kubectl.apply([public_source(SOURCE, text), scope("Public", publicSources=[SOURCE])])
@@ -72,11 +73,9 @@ def test_two_tenants_meet_on_an_approved_source_and_never_after_it_was_withdrawn
         until(lambda: cached(kim, text) > 0, "the control: what is public is shared")
 
         kubectl.apply([public_source(SOURCE, text, withdrawn=True)])
-        until(lambda: cached(carol, text) == 0 or cached(carol, text + " ") == 0, "the gateway has taken the withdrawal over")
+        until(lambda: cached(carol, text) == 0, "the gateway has taken the withdrawal over")
         until(lambda: _usable() == "False", "the source says so")
-        cached(carol, text)
-        assert [cached(kim, text) for _ in range(1)] == [0], "each has a cache of its own again"
-        assert _across(carol, kim) == [0] * TRIES
+        assert cached(kim, text) == 0, "each has a cache of its own again"
     assert cached(carol, text) > 0, "the control: within the tenant it is reused"
 
 
@@ -122,7 +121,7 @@ def test_a_narrower_scope_reaches_nothing_of_before(who: Clients) -> None:
         cached(who[CAROL], text)
     assert cached(who[DAN], texts[0]) > 0, "the control: the tenant shares"
     kubectl.apply([scope("Principal")])
-    until(lambda: cached(who[CAROL], texts[0]) == 0 or cached(who[DAN], client.prompt(TOKENS)) > 0, "the scope is in force")
+    until(lambda: cached(who[CAROL], texts[0]) == 0, "the narrower one is in force")
     assert [cached(who[DAN], text) for text in texts[1:]] == [0] * (TRIES - 1)
 
 

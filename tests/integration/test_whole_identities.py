@@ -176,9 +176,10 @@ def test_a_token_for_the_audience_is_its_service_accounts_tenant(whole: Whole) -
 
 def test_a_token_that_is_not_for_this_service_alone_or_of_nobody_here_is_refused(whole: Whole) -> None:
     bad = [token(whole, APP), token(whole, APP, "other"), token(whole, APP, AUDIENCE, "other"), lasting_token(whole, APP)]
-    for text in bad:
-        assert verdict(whole, bearer(text)) == "401 invalid_api_key"
-    assert verdict(whole, bearer(token(whole, STRANGER, AUDIENCE))) == "403 permission_denied"
+    stranger = token(whole, STRANGER, AUDIENCE)
+    for _ in range(TIMES):
+        assert [verdict(whole, bearer(text)) for text in bad] == ["401 invalid_api_key"] * len(bad)
+        assert verdict(whole, bearer(stranger)) == "403 permission_denied"
     assert verdict(whole, bearer(token(whole, APP, AUDIENCE))) == "200"
 
 

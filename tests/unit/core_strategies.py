@@ -6,16 +6,12 @@ from dataclasses import fields, is_dataclass, replace
 from enum import Enum
 from typing import Any
 
-from hypothesis import settings
 from hypothesis import strategies as st
 
 from cachescope.core.epochs import EpochVector
 from cachescope.core.keys import Key
 from cachescope.core.record import EngineDigests, IdentityRecord
 from cachescope.core.types import Digest, Epoch, Namespace, ScopeClass, TargetName
-
-settings.register_profile("unit", max_examples=40, deadline=None, database=None)
-settings.load_profile("unit")
 
 KEY = Key("2026-11-30", bytes(range(32)))
 OTHER_KEY = Key("2026-11-30", bytes(range(1, 33)))

@@ -12,13 +12,7 @@ from cachescope.api.documents import API_VERSION
 from cachescope.core.labels import API_KEYS_LABEL, COMPONENT_LABEL, ENGINE, HEAD, LEDGER_LABEL, POOL_LABEL, SHARD
 from cachescope.core.leases import GUARD, LeaseStatement, lease_keys, lease_name, read_lease, write_lease
 from cachescope.core.ledger_seals import seal_keys, sealed
-from cachescope.core.ledgers import (
-    AUTHORIZATION_HEAD,
-    Ledger,
-    Lineage,
-    Role,
-    is_shard,
-)
+from cachescope.core.ledgers import AUTHORIZATION_HEAD, Ledger, Lineage, Role, is_shard
 from cachescope.core.permits import permit_keys
 from cachescope.core.policy_digest import policy_digest
 from cachescope.core.record import EngineDigests
@@ -36,32 +30,16 @@ from cachescope.kube.rest import NotFoundError, Rest, collection
 from e2e.stack.credentials import api_key_secret, new_key
 
 KEYS = {"k1": "5a" * 32, "targets": "6b" * 32}
-
-
 ENGINE_DIGESTS = EngineDigests(*(Digest(f"sha256:{digit * 64}") for digit in "123"))
-
-
 POOL_SPEC = {
     "model": {"name": "tiny", "source": {"imagePath": "/models/tiny"}},
     "engine": {"type": "vLLM", "version": "0.32.0", "image": "localhost/engine:1"},
 }
-
-
 POOL = Ledger(Role.POOL, Lineage(1, "44" * 16), 1)
-
-
 AUTHORIZATION = Ledger(Role.AUTHORIZATION, Lineage(1, "55" * 16), 1)
-
-
 TARGET = TargetName("a" * 64)
-
-
 POD_UID = "5f0f2d3c-2a1b-4c5d-8e9f-001122334455"
-
-
 BOOT = "ab" * 16
-
-
 SEALS = seal_keys(parse_keys(KEYS).root)
 
 

@@ -24,8 +24,6 @@ from cachescope.leases.rounds import Rounds
 from tests.unit.whole_path import NAMESPACE, POOL_UID, WholePath
 
 CHAT = b'{"model": "tiny", "messages": [{"role": "user", "content": "hello"}]}'
-
-
 PATH = f"/apis/{API_VERSION}/namespaces/{NAMESPACE}/fenceleases"
 
 

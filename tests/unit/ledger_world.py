@@ -289,7 +289,7 @@ class Operator:
         """One turn for tenants and principals, that ends after so many writes."""
         state = authorization_of(self.read)
         witnesses = world.witnesses(AUTHORIZATION_HEAD)
-        lost = restores.taken_back(state, world.shards_held())
+        lost = restores.taken_back(state, world.shards_held(), witnesses)
         if state.lost or lost or any(restores.is_restored(state, item) for item in witnesses):
             merged = restores.merged_authorization(state, witnesses, fresh=world.fresh(), doubt=bool(lost))
             self._all(world, state, replace(merged, head=naming(merged.head, lost)), writes)

@@ -103,6 +103,18 @@ async def test_only_declared_adapters_are_served_and_only_by_an_engine_that_load
     assert await code(path, "x") == (404, "model_not_found")
 
 
+async def test_an_engine_that_serves_an_adapter_by_the_name_that_the_model_has_now_is_not_chosen(path: WholePath) -> None:
+    def rename(pool: dict[str, Any]) -> None:
+        pool["spec"]["engine"].pop("adapters")
+        pool["spec"]["model"]["name"] = "x"
+
+    assert isinstance(await path.decide(path.credentials.api_keys["blue-carol"], chat("x")), Forward), "control: the adapter"
+    path.edit("ServingPool", POOL, rename)
+    assert await code(path, "x") == (503, "no_endpoint"), "its record would be the model's, and its answer the adapter's"
+    await load(path, {})
+    assert isinstance(await path.decide(path.credentials.api_keys["blue-carol"], chat("x")), Forward), "control: an engine since"
+
+
 async def test_adapters_are_listed_as_models(path: WholePath) -> None:
     answer = await path.models(path.credentials.api_keys["blue-carol"])
     assert isinstance(answer, Answer)

@@ -288,7 +288,7 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.dictionaries(st.sampled_from(sorted(CHAT.body.keep)), VALUES, max_size=3))
 def test_every_digest_is_over_rfc_8785_whichever_way_it_was_made(content: dict[str, Any]) -> None:
     try:

@@ -165,7 +165,7 @@ TOKENS = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(CLAIMED, CLAIMED, TOKENS, st.sets(st.sampled_from([*NAMES, "aud"])))
 def test_of_two_claims_that_do_not_overlap_no_token_matches_both(
     left: JwtClaim, right: JwtClaim, token: dict[str, Any], lists: set[str]

@@ -34,6 +34,14 @@ def test_a_key_is_shown_once_and_its_secret_holds_the_hash_alone() -> None:
     assert secret not in result.stdout
 
 
+@pytest.mark.parametrize("principal", ["", " "])
+def test_no_key_is_made_for_nobody(principal: str) -> None:
+    result = RUN.invoke(app, [*CREATE[:-1], principal])
+    assert isinstance(result.exception, SpecError)
+    assert "name its principal" in str(result.exception)
+    assert result.stdout == ""
+
+
 def test_two_keys_are_never_the_same() -> None:
     assert RUN.invoke(app, CREATE).stderr != RUN.invoke(app, CREATE).stderr
 

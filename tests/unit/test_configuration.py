@@ -129,13 +129,25 @@ def test_a_configuration_that_nobody_mounted_is_no_configuration(path: WholePath
     assert "root-keys" in path.configuration.fault
 
 
-def test_a_fault_of_the_compiler_keeps_the_last_one_and_is_tried_again(path: WholePath, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fault_of_the_compiler_keeps_the_last_one_and_is_tried_again(
+    path: WholePath, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     before = path.snapshot()
+    tries: list[object] = []
+
+    def broken(*given: object) -> None:
+        tries.append(given)
+        raise KeyError("blue")
+
     with monkeypatch.context() as patch:
-        patch.setattr(configuration_module, "in_order", lambda *_: 1 / 0)
+        patch.setattr(configuration_module, "in_order", broken)
         path.edit("Tenant", "blue", lambda tenant: tenant["spec"].update(suspended=True))
-        assert "ZeroDivisionError" in path.configuration.fault
+        path.take_over()
+        assert "KeyError" in path.configuration.fault
         assert path.snapshot() is before
+    assert len(tries) == 2
+    assert [record.message for record in caplog.records].count("configuration not compiled") == 1, "once, while it is there"
+    assert "blue" not in caplog.text, "no log names a tenant"
     path.refresh()
     assert path.snapshot() is not before
 
@@ -319,11 +331,11 @@ async def test_ten_thousand_tenants_are_compiled_beside_the_requests(path: Whole
         path.cluster.tenants.take(
             NAMESPACE, f"t{number}", Reading(KnownTenant(NAMESPACE, f"t{number}", f"uid-{number}", False, held))
         )
-    started, turns = time.monotonic(), 0
+    started, turns = time.process_time(), 0
     refreshing = asyncio.create_task(path.configuration.refresh())
     while not refreshing.done():
         await asyncio.sleep(0)
         turns += 1
     assert len(path.snapshot().policy.tenants) == 10_004
-    assert time.monotonic() - started < 5
+    assert time.process_time() - started < 5, "seconds of this process's own work, however busy the machine is"
     assert turns > 10, "the event loop went on meanwhile"

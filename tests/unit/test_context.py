@@ -75,6 +75,13 @@ def test_what_cannot_be_understood_is_refused(case: str) -> None:
         said(head((CONTEXT, text)))
 
 
+@pytest.mark.parametrize("name", ["contxt", "contexts", "compartement", "compartment-", "co", "handel", "h"])
+def test_a_header_whose_name_is_almost_ours_is_refused_and_not_passed_over(name: str) -> None:
+    assert not re.fullmatch(_UNTRUSTED_OURS, f"x-cachescope-{name}"), "Envoy lets it through"
+    with pytest.raises(BadHeader, match="none of x-cachescope-compartment, x-cachescope-context, x-cachescope-handle"):
+        said(head((f"x-cachescope-{name}", "m1")))
+
+
 @pytest.mark.parametrize("name", [CONTEXT, COMPARTMENT])
 def test_a_header_that_repeats_is_refused_also_with_the_same_value(name: str) -> None:
     assert said(head((name, "{}"))) != Said()

@@ -198,7 +198,7 @@ async def test_a_denial_that_is_added_to_an_incident_that_was_taken_back_says_th
 async def test_a_moment_that_is_far_ahead_is_held_until_it_is_corrected(bench: Bench) -> None:
     bench.declare(of_tenant(credentialsIssuedBefore="2062-01-01T00:00:00Z"))
     await bench.authorize()
-    assert bench.condition("CacheEpoch", "e", "Held") == ("True", "JumpTooLarge")
+    assert bench.condition("CacheEpoch", "e", "Held") == ("True", "MomentTooLate")
     assert "2062-01-01" in bench.message("CacheEpoch", "e", "Held")
     bench.declare(of_tenant(credentialsIssuedBefore="1970-01-01T01:00:00Z"))
     await bench.authorize()

@@ -249,7 +249,7 @@ def test_a_thousand_claims_of_a_few_tenants_are_decided_with_a_few_looks_each(na
     assert made.index.looks <= asked + 3
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     wants=st.lists(st.lists(st.sampled_from(CLAIMS), max_size=3, unique_by=str), min_size=2, max_size=4),
     lists=st.sampled_from([(), ("groups",), ("aud", "team")]),

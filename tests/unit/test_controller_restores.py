@@ -291,6 +291,32 @@ async def test_a_shard_that_a_gateway_holds_and_that_was_taken_back_denies_until
     assert ledger(bench, AUTHORIZATION_HEAD) == head, "it is dealt with once"
 
 
+@pytest.mark.parametrize("told", ["before the merge", "after it"])
+@pytest.mark.parametrize("witnessed", [True, False])
+async def test_a_shard_that_a_gateway_holds_is_not_lost_where_a_witness_names_it_and_lists_all_changes(
+    bench: Bench, guard: LeasedProcess, witnessed: bool, told: str
+) -> None:
+    """Another change has taken its number since; the gateway says so, maybe long after the guard was heard."""
+    backup = await revoked(bench)
+    (name,) = ledger(bench, AUTHORIZATION_HEAD).shards
+    held = ledger(bench, name)
+    if witnessed:
+        guard.acknowledge()
+    put_back(bench, backup)
+    bench.declare(epoch("g", target={"kind": "Tenant", "name": "red"}, incident={"id": "another"}, deny=True))
+    process = gateway(bench)
+    process.acknowledged[shard_key("ns", name)] = held.mark
+    if told == "before the merge":
+        process.write()
+    await reconciled(bench)
+    process.write()
+    await reconciled(bench)
+    head = ledger(bench, AUTHORIZATION_HEAD)
+    assert (head.unconfirmed, shards_deny(bench)) == (not witnessed, True)
+    await reconciled(bench)
+    assert ledger(bench, AUTHORIZATION_HEAD) == head, "it is dealt with once"
+
+
 @pytest.mark.parametrize("restarted", [False, True])
 async def test_a_shard_that_was_deleted_is_made_again_from_what_is_known(
     bench: Bench, guard: LeasedProcess, restarted: bool

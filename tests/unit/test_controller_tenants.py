@@ -264,7 +264,7 @@ async def test_a_denied_tenant_that_is_made_anew_holds_nothing_before_it_is_deni
         await bench.tenants.reconcile(key("red"), 0)
     assert "accepted" not in bench.found("Tenant", "red")["status"], "its present UID is denied nowhere"
     assert bench.condition("Tenant", "red", "Accepted") == ("False", "AwaitingFence")
-    assert bench.message("Tenant", "red", "Accepted").endswith(": e")
+    assert bench.message("Tenant", "red", "Accepted").endswith(": e; it holds no identity before: see what they wait for")
     (line,) = [record for record in caplog.records if "waits" in record.message]
     assert "red" not in map(str, line.__dict__.values()), "no log names a tenant"
     await denied(bench)

@@ -134,8 +134,12 @@ async def _of_fences() -> Collection[Said]:
     found |= await _rolled(bench, "long-ago", guard)
     bench.book.roster.settle(bench.book.now_ms())
     found |= await _rolled(bench, "settling", guard, away)
+    red = {"kind": "Tenant", "name": "red"}
+    bench.declare(epoch("late", target=red, incident={"id": "late"}, credentialsIssuedBefore="2999-01-01T00:00:00Z"))
+    await bench.authorize()
+    found |= set(_conditions(bench))
     with patch.object(shard_room, "MAX_INCIDENTS", 0):
-        bench.declare(epoch("p", target={"kind": "Tenant", "name": "red"}, incident={"id": "no-room"}))
+        bench.declare(epoch("p", target=red, incident={"id": "no-room"}))
         await bench.authorize()
     found |= set(_conditions(bench))
     bench.declare(epoch("r", target={"kind": "Namespace"}, incident={"id": "backup"}, restored={"confirmed": False}))

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from cachescope.core.labels import FIELD_MANAGER
-from cachescope.kube.drift import as_applied, contains, drifted, foreign, scaled_by_autoscaler, unchangeable
-from cachescope.kube.ownership import taken_over
+from cachescope.kube.drift import as_applied, contains, drifted, foreign, unchangeable
+from cachescope.kube.ownership import scaled, taken_over
 from tests.unit.fake_api import managed, owned_by_us
 
 ENGINE = 'k:{"name":"engine"}'
@@ -298,11 +298,11 @@ def test_a_map_of_several_owners_is_not_compared_whole_when_all_our_parts_were_t
 def test_replicas_of_an_autoscaler_are_left_to_it() -> None:
     live = owned_by_us(deployment(), managed("kube-controller-manager", {"f:spec": {"f:replicas": {}}}, subresource="scale"))
     live["spec"]["replicas"] = 5
-    assert scaled_by_autoscaler(live)
+    assert scaled(live)
     assert not drifted(live, deployment())
     by_hand = owned_by_us(deployment(), managed("kubectl", {"f:spec": {"f:replicas": {}}}, subresource="scale"))
     by_hand["spec"]["replicas"] = 5
-    assert not scaled_by_autoscaler(by_hand)
+    assert not scaled(by_hand)
     assert drifted(by_hand, deployment())
 
 

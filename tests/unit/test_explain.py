@@ -77,7 +77,7 @@ async def test_it_says_what_the_gateway_does(
     headers |= {COMPARTMENT_HEADER: compartment} if compartment else {}
     found = explain(documents(world), question(world, who, headers))
     if isinstance(decided, Answer):
-        assert found.verdict == decided.reason
+        assert (found.verdict, found.message) == (decided.reason, json.loads(decided.body)["error"]["message"])
         return
     (line,) = [record.__dict__ for record in caplog.records if record.message == "forwarded"]
     assert found.scope_class is not None
@@ -195,3 +195,43 @@ def test_a_list_and_a_folder_are_read(tmp_path: Path) -> None:
         app, ["explain", str(request), "--pool", POOL, "--as", "red/alice", "-n", "models", "-f", str(folder)]
     )
     assert result.exit_code == 0, result.output
+
+
+@pytest.mark.parametrize("metadata", [None, "x", {}, {"name": None}, {"name": ["x"]}], ids=str)
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_resource_without_a_name_is_an_error_that_says_so(world: World, kind: str, metadata: object) -> None:
+    with pytest.raises(SpecError, match=f"a {kind} among the resources has no metadata with a name"):
+        explain([*documents(world), {"kind": kind, "metadata": metadata}], question(world, ALICE))
+    others: list[dict[str, Any]] = [{"kind": "Kustomization", "metadata": metadata}, {"kind": ["x"]}, {}]
+    assert explain([*documents(world), *others], question(world, ALICE)).verdict == "forwarded", (
+        "control: other kinds count for nothing"
+    )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("wrong", [None, "x", [1]], ids=str)
+async def test_a_resource_of_another_shape_is_a_fault_and_no_crash(world: World, kind: str, wrong: object) -> None:
+    broken = {"kind": kind, "metadata": {"name": "bad", "namespace": "elsewhere", "labels": wrong}, "spec": wrong}
+    found = explain([*documents(world), broken], question(world, ALICE))
+    assert found.verdict == "forwarded"
+    assert bool(found.faults) is (kind != "Namespace" or wrong is not None)
+
+
+@pytest.mark.parametrize(
+    "content", [b"\xff\xfe", b"kind: List", b"{kind: List, items: 7}", b"{kind: List, items: [1, null]}"], ids=str
+)
+def test_a_file_of_something_else_is_no_crash(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "other.yaml").write_bytes(content)
+    code, shown = run(tmp_path, "--as", "red/alice", "-f", str(tmp_path / "other.yaml"))
+    assert (code, "cannot be read" in shown) == ((1, True) if content.startswith(b"\xff") else (0, False)), shown
+
+
+async def test_a_selector_counts_where_the_installation_is(world: World) -> None:
+    labels = {"kind": "Namespace", "metadata": {"name": NAMESPACE, "labels": {"team": "red"}}}
+    (pool,) = [copy.deepcopy(item) for item in documents(world) if item["kind"] == "ServingPool"]
+    pool["metadata"] |= {"namespace": "elsewhere", "uid": "uid-of-another"}
+    pool["spec"] |= {"allowedTenants": {"namespaces": {"from": "Selector", "matchLabels": {"team": "red"}}}}
+    declared = [labels, pool, *(item for item in documents(world) if item["kind"] == "Tenant")]
+    asked = replace(question(world, ALICE), namespace="elsewhere")
+    assert explain(declared, asked).verdict == "forwarded", "control: its namespace is the installation's"
+    assert explain(declared, replace(asked, home="system")).verdict == "model_not_found"

@@ -251,7 +251,7 @@ members = st.builds(
 rosters = st.lists(st.tuples(members, st.sampled_from([0, 5000])), max_size=6)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(rosters, st.integers(1, 4), st.booleans(), st.integers(0, 20_000))
 def test_whoever_is_behind_a_state_is_found_as_if_each_was_asked(
     seen: list[tuple[Member, int]], number: int, of_pool: bool, now_ms: int

@@ -56,6 +56,24 @@ REFUSED = [
     ["--prefix_caching_hash_algo=xxhash_cbor"],
     ["--prefix-caching-hash-algo"],
     ["--prefix-caching", "xxhash"],
+    ["--log-level", "DEBUG"],
+    ["--log_level=debug"],
+    ["--log-level", "NOTSET"],
+    ["--log-l", "DEBUG"],
+    ["--log-level", "INFO", "--log-level", "DEBUG"],
+    ["--logging-config", '{"log_level": "DEBUG"}'],
+    ["--logging_config.log_level", "DEBUG"],
+    ["--logging-config.pylogging_config_file=/x.json"],
+    ["--log-config-file", "/x.json"],
+    ["--enable-log-requests", "--enable-log-outputs"],
+    ["--log-error-stack"],
+    ["--model-class-overrides", '{"A": "x:B"}'],
+    ["--model_class_overrides.A=x:B"],
+    ["--ec-manager-config", "{}"],
+    ["--distributed-executor-backend", "x.Executor"],
+    ["--distributed-exec=x.Executor"],
+    ["--hf-config", "/x"],
+    ["--generation-conf=/x"],
 ]
 ALLOWED = [
     [],
@@ -74,12 +92,17 @@ ALLOWED = [
     ["--enable-prompt-tokens-details"],
     ["--max-model-len", "4096", "--dtype", "bfloat16", "-tp", "2"],
     ["--enable-log-requests"],
+    ["--distributed-executor-backend", "mp"],
+    ["--log-level", "INFO"],
+    ["--tokenizer-mode", "slow", "--tokenizer", "/x", "--chat-template-content-format", "string", "--hf-config-path", "/x"],
+    ["--log_level=warning"],
     ["--no-enable-prefix-caching"],
 ]
 REFUSED_VARIABLES = [
     "VLLM_USE_RUST_FRONTEND",
     "VLLM_SERVER_DEV_MODE",
     "VLLM_PLUGINS",
+    "VLLM_MODEL_REDIRECT_PATH",
     "VLLM_ALLOW_RUNTIME_LORA_UPDATING",
     "VLLM_DEBUG_LOG_API_SERVER_RESPONSE",
     "CUSTOM_FASTAPI_MIDDLEWARE_THROTTLE",
@@ -128,9 +151,13 @@ def test_the_python_path_is_only_the_guards_own_folder() -> None:
     assert len(forbidden(SERVE, {"PYTHONPATH": "/guard"})) == 1
 
 
-def test_logging_of_whole_requests_is_refused() -> None:
-    assert len(forbidden([*SERVE, "--enable-log-requests"], {"VLLM_LOGGING_LEVEL": "debug"})) == 1
-    assert forbidden(SERVE, {"VLLM_LOGGING_LEVEL": "DEBUG"}) == ()
+@pytest.mark.parametrize("args", [[], ["--enable-log-requests"]], ids=" ".join)
+def test_a_level_at_which_the_engine_logs_whole_requests_is_refused(args: list[str]) -> None:
+    for value in ("DEBUG", "debug", "NOTSET"):
+        (sentence,) = forbidden([*SERVE, *args], {"VLLM_LOGGING_LEVEL": value})
+        assert "prompts and salts" in sentence
+    for value in ("", "INFO", "warning"):
+        assert forbidden([*SERVE, *args], {"VLLM_LOGGING_LEVEL": value}) == ()
 
 
 def test_every_door_is_named_once() -> None:

@@ -9,15 +9,19 @@ from pathlib import Path
 
 import pytest
 
-from e2e.test_builds import short_digests, stalled_watch
+from e2e.stub_engine import wall_clock
+from e2e.test_builds import constant_salts, short_digests, stalled_watch
 from e2e.test_builds.gateways import Build, command
 
 BUILDS = [
+    constant_salts.constant,
     short_digests.shortened,
     short_digests.trusting,
     stalled_watch.silent,
     stalled_watch.deaf,
     stalled_watch.believing,
+    wall_clock.ten_minutes_ahead,
+    wall_clock.ten_minutes_behind,
 ]
 
 

@@ -174,6 +174,28 @@ async def test_the_process_serves_until_a_signal_and_gives_its_lease_back(proces
         asyncio.get_running_loop().remove_signal_handler(changed)
 
 
+async def test_a_part_that_fails_takes_the_process_down_and_its_lease_is_given_back(
+    process: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    breaks = asyncio.Event()
+
+    async def keep_policy(_: main.Gateway) -> None:
+        await breaks.wait()
+        raise OverflowError
+
+    monkeypatch.setattr(main.Gateway, "_keep_policy", keep_policy)
+    running = asyncio.create_task(run(options(process)))
+    before = await served(process)
+    breaks.set()
+    async with asyncio.timeout(SECONDS):
+        with pytest.raises(OverflowError):
+            await running
+    after = await process.statement()
+    assert [said.released for said in (before, after) if said] == [False, True]
+    for changed in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().remove_signal_handler(changed)
+
+
 async def test_a_part_that_ends_takes_the_process_down_and_one_that_runs_does_not() -> None:
     async def broken() -> None:
         raise OverflowError

@@ -93,6 +93,18 @@ def test_another_tokenizer_folder_is_digested(model: Path, tmp_path: Path) -> No
         _digests(model, "--tokenizer", "org/name")
 
 
+@pytest.mark.parametrize("option", ["--hf-config-path", "--generation-config"])
+def test_a_configuration_beside_the_model_is_digested_by_content(model: Path, tmp_path: Path, option: str) -> None:
+    beside = tmp_path / "beside"
+    beside.mkdir()
+    (beside / "config.json").write_text("one")
+    before = _digests(model, option, str(beside))
+    assert _digests(model, option, str(beside)) == before, "control"
+    (beside / "config.json").write_text("two")
+    assert _changed(before, _digests(model, option, str(beside))) == {"model"}
+    assert _changed(_digests(model), _digests(model, option, "auto")) == {"runtime"}, "a word, and no folder"
+
+
 def test_one_file_is_a_model(model: Path) -> None:
     assert _digests(model / "model.safetensors").model != _digests(model / "config.json").model
 

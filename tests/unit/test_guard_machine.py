@@ -194,4 +194,4 @@ class GuardMachine(RuleBasedStateMachine):
 
 
 TestGuardMachine = GuardMachine.TestCase
-TestGuardMachine.settings = settings(max_examples=40, stateful_step_count=40, deadline=None, database=None)
+TestGuardMachine.settings = settings(max_examples=40, stateful_step_count=40)

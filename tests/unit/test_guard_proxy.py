@@ -167,6 +167,19 @@ def test_anything_else_that_the_engine_loads_has_other_digests(tmp_path: Path) -
     assert declared_digests(tmp_path, engine).engine.model != first.engine.model
 
 
+@pytest.mark.parametrize("option", ["--chat-template", "--tokenizer", "--hf-config-path", "--generation-config"])
+def test_a_sidecar_digests_what_the_arguments_name_beside_the_model(tmp_path: Path, option: str) -> None:
+    model, beside = tmp_path / "model", tmp_path / "beside"
+    model.mkdir()
+    (model / "model.gguf").write_bytes(b"weights")
+    beside.write_text("one")
+    engine = Engine(Upstream(), "vLLM 0.32.0", (option, str(beside)))
+    first = declared_digests(model, engine)
+    assert declared_digests(model, engine) == first, "control"
+    beside.write_text("two")
+    assert declared_digests(model, engine).engine != first.engine
+
+
 async def test_a_sidecar_that_was_set_up_wrongly_refuses_and_says_why() -> None:
     client = Client()
     await make_app({**ENVIRON, "CACHESCOPE_UPSTREAM": "http://10.0.0.1:1"})(client.scope, client.server.receive, client.server.send)

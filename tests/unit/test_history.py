@@ -178,7 +178,7 @@ def explained(history: History) -> bool:
     return False
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(small_uses(), max_size=3), st.lists(small_revocations(), max_size=2))
 def test_the_checker_finds_what_the_definition_finds(uses: list[Use], revoked: list[Revocation]) -> None:
     history = History(tuple(uses), tuple(revoked))

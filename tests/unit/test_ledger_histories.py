@@ -167,8 +167,6 @@ def test_no_history_breaks_a_rule() -> None:
     quick = settings(
         max_examples=EXAMPLES,
         stateful_step_count=STEPS,
-        deadline=None,
-        database=None,
         phases=[Phase.generate],
         report_multiple_bugs=False,
         suppress_health_check=list(HealthCheck),

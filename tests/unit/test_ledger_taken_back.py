@@ -134,11 +134,11 @@ def test_a_shard_that_goes_on_or_was_dealt_with_proves_no_restore() -> None:
     history.follow()
     state, held = authorization_of(history.world.objects), history.world.shards_held()
     (mark,) = held[SHARD]
-    assert restores.taken_back(state, held) == [mark]
+    assert restores.taken_back(state, held, []) == [mark]
     own = {SHARD: [state.shards[SHARD].mark]}
-    assert restores.taken_back(state, own) == []
+    assert restores.taken_back(state, own, []) == []
     named = lineages.told(state.head, [mark])
-    assert restores.taken_back(authorization_rules.Authorization(named, state.shards), held) == []
+    assert restores.taken_back(authorization_rules.Authorization(named, state.shards), held, []) == []
 
 
 def test_a_later_lineage_of_a_shard_is_taken_by_whom_it_holds_all_of() -> None:

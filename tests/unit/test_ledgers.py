@@ -62,7 +62,7 @@ ledgers = st.builds(
 )
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(ledger=ledgers)
 def test_a_written_ledger_is_read_back_and_its_witness_too(ledger: Ledger) -> None:
     assert parse_ledger(write_ledger(ledger)) == ledger
@@ -95,7 +95,7 @@ anything = st.recursive(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(field=st.sampled_from([*write_ledger(SOME), "mac"]), inner=st.none() | st.text(max_size=4), value=anything)
 def test_whatever_stands_in_a_copy_it_is_read_or_refused(field: str, inner: str | None, value: object) -> None:
     """Every guard of a namespace may publish what it likes: it must stop nobody who reads it."""
@@ -235,7 +235,7 @@ def test_another_lineage_is_followed_only_when_it_is_later() -> None:
     assert Lineage(9, "x").after(Lineage(7, "y")) == Lineage(9, "x")
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(one=floors, two=floors)
 def test_joining_floors_lowers_nothing_and_drains_no_longer(one: Floor, two: Floor) -> None:
     both = one.joined(two)

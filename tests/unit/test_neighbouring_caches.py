@@ -67,5 +67,9 @@ async def test_answers_belong_to_one_question_of_one_tenant(world: World) -> Non
 async def test_what_is_secret_is_kept_by_nobody(world: World) -> None:
     caches, store = example(), dict[str, str]()
     for _ in range(2):
-        caches.answered(store, await keys(world, CAROL, context='{"dataClass": "secret"}'), lambda: "answer")
+        secret = await keys(world, CAROL, context='{"dataClass": "secret"}')
+        assert caches.answered(store, secret, lambda: "answer") == "answer"
+        assert caches.retrieved(store, secret, "notice period", lambda _: "passage") == "passage"
     assert store == {}
+    caches.retrieved(store, await keys(world, CAROL), "notice period", lambda _: "passage")
+    assert len(store) == 1, "control: what is not secret is kept"

@@ -188,7 +188,7 @@ def test_what_drains_is_not_cut_and_a_later_abort_cuts_it() -> None:
     assert again.floor(POOL) == Floor(Epoch(4), Epoch(3), 10)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(asked=declarations, more=declarations)
 def test_deciding_twice_is_deciding_once_and_nothing_falls(asked: list[Declaration], more: list[Declaration]) -> None:
     one = decided(FIRST, *asked, resume_after="i")
@@ -198,7 +198,7 @@ def test_deciding_twice_is_deciding_once_and_nothing_falls(asked: list[Declarati
     assert followed(FIRST, followed(one.ledger, two.ledger)) is two.ledger
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(asked=declarations)
 def test_the_order_of_declarations_does_not_matter(asked: list[Declaration]) -> None:
     assert decided(FIRST, *asked) == decided(FIRST, *reversed(asked))

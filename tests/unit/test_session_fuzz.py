@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
 from cachescope.core.types import Salt
@@ -191,13 +191,13 @@ def reordered(value: Any) -> Any:
     return [reordered(item) for item in value] if isinstance(value, list) else value
 
 
-@settings(max_examples=EXAMPLES, deadline=None)
+@settings(max_examples=EXAMPLES)
 @given(routes, st.data())
 def test_what_is_meant_well_goes_out_as_it_is_with_our_salt(route: Route, data: st.DataObject) -> None:
     fields = data.draw(well_meant(route))
     found = session(route, json.dumps(fields).encode())
     if found is None:
-        return  # a number without canonical form, or a template for the template's arguments
+        reject()  # a number without canonical form, or a template for the template's arguments; were it most of them, this fails
     clean, body = found
     check(route, clean, body)
     assert clean.fields == fields | dict(route.forced)
@@ -209,7 +209,7 @@ def test_what_is_meant_well_goes_out_as_it_is_with_our_salt(route: Route, data: 
         assert (without != digest) == (name not in route.not_content), name
 
 
-@settings(max_examples=EXAMPLES, deadline=None)
+@settings(max_examples=EXAMPLES)
 @given(routes, st.data())
 def test_what_must_not_pass_is_refused_or_gone(route: Route, data: st.DataObject) -> None:
     found = session(route, json.dumps(data.draw(attacked(route))).encode())
@@ -217,7 +217,7 @@ def test_what_must_not_pass_is_refused_or_gone(route: Route, data: st.DataObject
         check(route, *found)
 
 
-@settings(max_examples=EXAMPLES, deadline=None)
+@settings(max_examples=EXAMPLES)
 @given(routes, st.dictionaries(texts | st.sampled_from(HOSTILE), anything, max_size=4), st.data())
 def test_any_object_is_refused_or_goes_out_clean(route: Route, more: dict[str, Any], data: st.DataObject) -> None:
     some = data.draw(st.dictionaries(st.sampled_from(sorted(route.body.keep)), anything, max_size=4))
@@ -226,7 +226,7 @@ def test_any_object_is_refused_or_goes_out_clean(route: Route, more: dict[str, A
         check(route, *found)
 
 
-@settings(max_examples=EXAMPLES, deadline=None)
+@settings(max_examples=EXAMPLES)
 @given(routes, st.data())
 def test_any_bytes_are_refused_or_go_out_clean(route: Route, data: st.DataObject) -> None:
     whole = json.dumps(data.draw(attacked(route))).replace(CANARY, "").encode()

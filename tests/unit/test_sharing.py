@@ -313,13 +313,17 @@ class TestHighSensitivity:
         assert found[0] == found[1], "nobody learns from it what others have"
         assert isinstance(await world.ask(CAROL, None), Forward)
 
-    async def test_alone_it_is_served_and_nothing_of_it_is_public(self, world: World) -> None:
-        self.raise_red(world)
+    async def test_alone_it_is_served_and_nothing_of_it_is_public(self, world: World, caplog: pytest.LogCaptureFixture) -> None:
+        caplog.set_level(logging.INFO, "cachescope.audit")
         for name in ("blue", "green", "violet"):
             world.cluster.tenants.remove(NAMESPACE, name)
         world.declare("Public")
-        forward = await world.ask(ALICE, PUBLIC)
-        assert isinstance(forward, Forward)
+        await world.ask(ALICE, PUBLIC)
+        self.raise_red(world)
+        await world.ask(ALICE, PUBLIC)
+        before, now = (record.__dict__ for record in caplog.records if record.message == "forwarded")
+        assert before["scope_class"] == "Public", "control"
+        assert (now["scope_class"], now["reasons"]) == ("Tenant", ["HighSensitivity"])
         assert world.snapshot().policy.models(world.tenant_uid("red")).keys() == {"tiny"}
 
 
@@ -349,3 +353,13 @@ async def test_a_revoked_principal_is_refused_also_where_the_cache_is_everybodys
     assert (await world.send(waiting)).status == 403
     assert await world.refused(ALICE, PUBLIC) == 403
     assert isinstance(await world.ask(CAROL, PUBLIC), Forward)
+
+
+async def test_a_tenant_that_cannot_be_read_is_refused_with_words_that_fit(world: World) -> None:
+    wrong = {"members": [{"name": "m1", "principals": [{"kind": "mtls", "subject": "corp/app"}]}]}
+    assert isinstance(await world.ask(CAROL, None), Forward), "control"
+    world.edit("Tenant", "blue", lambda tenant: tenant["spec"].update({"compartments": wrong}))
+    found = await world.ask(CAROL, None)
+    assert isinstance(found, Answer)
+    assert (found.status, b"at fault" in found.body) == (403, True)
+    assert "no SPIFFE id" in world.configuration.faults()[f"Tenant {NAMESPACE}/blue"]

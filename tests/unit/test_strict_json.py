@@ -87,14 +87,14 @@ def test_json_with_more_than_one_meaning_is_refused(body: bytes, param: str | No
 def test_hostile_bodies_are_judged_in_linear_time() -> None:
     quotes = b'{"a":' * 70 + b'"' + b'\\"' * 2_000_000
     digits = b'{"a": ' + b"1" * 2_000_000 + b"}"
-    start = time.perf_counter()
+    start = time.thread_time()
     for body in (quotes, digits, b"[" * 4_000_000):
         with pytest.raises(BadBody):
             parse_body(body)
-    assert time.perf_counter() - start < 2
+    assert time.thread_time() - start < 2, "seconds of this thread's own work, however busy the machine is"
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.binary(max_size=200))
 def test_any_bytes_are_an_object_or_a_bad_body(body: bytes) -> None:
     with contextlib.suppress(BadBody):

@@ -1,7 +1,7 @@
 """No right, permit or fence depends on a wall clock: a clock that is ten minutes off, on any machine, changes none of them.
 
 Clocks of two machines are never compared, so the only way in would be a module that reads the wall clock. Here is every one, with
-what it does with it. A test that shifts a container's wall clock is not possible: time namespaces have none of it.
+what it does with it. `e2e/tests/test_fence_faults.py` plays a fence with clocks that are off.
 """
 
 from __future__ import annotations

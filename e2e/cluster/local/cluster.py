@@ -113,7 +113,8 @@ class LocalCluster:
     def _start_dns(self) -> None:
         manifest = DNS_MANIFEST.read_text().replace("IMAGE", images.dns_image())
         kubectl(self._layout, "apply", "--server-side", "-f", "-", stdin=manifest)
-        self._await("kubelet", self._dns_ready, what="the DNS pod is not Ready", seconds=90)
+        # After an outage all pods count as not Ready, until the kubelet has told of each again.
+        self._await("kubelet", self._dns_ready, what="the DNS pod is not Ready", seconds=180)
 
     def _etcd_healthy(self) -> bool:
         etcdctl = str(binaries.program(self._layout, "etcdctl"))

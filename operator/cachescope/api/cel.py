@@ -2,8 +2,8 @@
 
 Rules of placing them:
 
-- a transition rule (one that names `oldSelf`) stands at the root and names required fields only. On an optional field the API
-  server skips it as soon as that field, or a parent of it, is left out, and the next write starts from nothing;
+- a transition rule (one that names `oldSelf`) stands at the root or at `spec`, and names required fields only. On an optional
+  field the API server skips it as soon as that field, or a parent of it, is left out, and the next write starts from nothing;
 - each of them passes when the spec is as before, so that labels and finalizers can still be changed: a finalizer that nobody can
   remove blocks a namespace for ever;
 - each message ends with what to do.

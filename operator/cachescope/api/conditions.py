@@ -70,6 +70,7 @@ class Reason(StrEnum):
 
     SPEC_BEHIND_LEDGER = "SpecBehindLedger"
     JUMP_TOO_LARGE = "JumpTooLarge"
+    MOMENT_TOO_LATE = "MomentTooLate"
     POSTPONED = "Postponed"
     NOT_HELD = "NotHeld"
 
@@ -147,7 +148,7 @@ _BY_STATE: Final[Mapping[ConditionType, Mapping[State, tuple[Reason, ...]]]] = {
     },
     ConditionType.HELD: {
         "False": (Reason.NOT_HELD,),
-        "True": (Reason.SPEC_BEHIND_LEDGER, Reason.JUMP_TOO_LARGE, Reason.POSTPONED),
+        "True": (Reason.SPEC_BEHIND_LEDGER, Reason.JUMP_TOO_LARGE, Reason.MOMENT_TOO_LATE, Reason.POSTPONED),
     },
 }
 SAID: Final[frozenset[tuple[ConditionType, State, Reason]]] = frozenset(

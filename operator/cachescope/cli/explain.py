@@ -29,11 +29,12 @@ KINDS: tuple[type[Resource], ...] = (ServingPool, Tenant, CacheScope, PublicSour
 
 Pool = Annotated[str, typer.Option("--pool", help="Name of the pool.")]
 Subject = Annotated[str, typer.Option("--as", help="Whose request: TENANT/PRINCIPAL.")]
-Kind = Annotated[Literal["api-key", "jwt", "mtls", "service-account"], typer.Option("--credential", help="What he shows.")]
-Issuer = Annotated[str, typer.Option("--issuer", help="Of a token: its `iss`.")]
+Kind = Annotated[Literal["api-key", "jwt", "mtls", "service-account"], typer.Option("--credential", help="Of which kind it is.")]
+Issuer = Annotated[str, typer.Option("--issuer", help="With `jwt`: the `iss` of the token.")]
 Compartments = Annotated[list[str] | None, typer.Option("--token-compartment", help="A compartment that the token lists; repeat.")]
-Files = Annotated[list[Path] | None, typer.Option("--file", "-f", help="Resources, a file or a folder; the cluster's without.")]
+Files = Annotated[list[Path] | None, typer.Option("--file", "-f", help="A file or folder of resources; else the cluster's.")]
 Namespace = Annotated[str | None, typer.Option("--namespace", "-n", help="Where the pool is.")]
+Home = Annotated[str, typer.Option("--installation", help="Namespace of the installation; the pool's without it.")]
 RoutePath = Annotated[str, typer.Option("--path", help="Where the request goes.")]
 ContextJson = Annotated[str | None, typer.Option("--context", help="x-cachescope-context, as an application would send it.")]
 Compartment = Annotated[str | None, typer.Option("--compartment", help="x-cachescope-compartment.")]
@@ -50,6 +51,7 @@ def explain(  # noqa: PLR0913 - the options are the request
     token_compartments: Compartments = None,
     files: Files = None,
     namespace: Namespace = None,
+    installation: Home = "",
     path: RoutePath = "/v1/chat/completions",
     context: ContextJson = None,
     compartment: Compartment = None,
@@ -70,7 +72,7 @@ def explain(  # noqa: PLR0913 - the options are the request
     head = RequestHead("POST", path, tuple((name, value) for name, value in given if value is not None))
     who = Who(tenant, Credential(credential, issuer, principal), frozenset(token_compartments or ()))
     try:
-        question = Question(where, pool, who, route, parse_body(_read(request)), headers.said(head), time.time())
+        question = Question(where, pool, who, route, parse_body(_read(request)), headers.said(head), time.time(), installation)
         found = explained(documents(files, where), question)
     except (BadBody, headers.BadHeader) as error:
         raise SpecError(f"the gateway would answer 400: {error}") from error
@@ -116,10 +118,16 @@ def _documents(path: Path) -> list[Document]:
         return [document for inner in sorted(path.rglob("*.y*ml")) for document in _documents(inner)]
     try:
         loaded = list(yaml.safe_load_all(path.read_text()))
-    except (OSError, yaml.YAMLError) as error:
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise SpecError(f"{path} cannot be read ({error}); name files with resources") from error
     found = [item for item in loaded if isinstance(item, dict)]
-    return [inner for item in found for inner in (item["items"] if item.get("kind") == "List" else [item])]
+    parts = [inner for item in found for inner in (_items(item) if item.get("kind") == "List" else [item])]
+    return [part for part in parts if isinstance(part, dict)]
+
+
+def _items(listed: Document) -> list[Any]:
+    items = listed.get("items")
+    return items if isinstance(items, list) else []
 
 
 async def _listed(namespace: str) -> list[Document]:

@@ -13,7 +13,7 @@ import yaml
 from cachescope.cli import output
 from cachescope.cli.contexts import current_namespace
 from cachescope.core.labels import API_KEYS_LABEL
-from cachescope.gateway.identity.api_keys import NewKey, make_key
+from cachescope.gateway.identity.api_keys import NewKey, check, make_key
 
 app = typer.Typer(no_args_is_help=True, help="Make keys.")
 
@@ -31,10 +31,11 @@ def create(
 ) -> None:
     """Make an API key: the key goes to standard error once, the Secret with its hash to standard output.
 
-    The hash is worth something under this name in this namespace alone.
+    The hash is worth something under this name in this namespace alone. A principal has a name that is not blank.
     """
     place = namespace or current_namespace()
     made = make_key(secrets.token_bytes(32), f"{place}/{secret}")
+    check(made.key_id, made.hash, principal)
     document = manifest(made, place, secret, principal=principal, created=int(time.time()))
     output.text(yaml.safe_dump(document, sort_keys=False))
     output.aside(f"The key, shown this once: {made.token}")

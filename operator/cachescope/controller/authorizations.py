@@ -248,7 +248,8 @@ class Authorizations:
         place, state = asked.place, read.state
         witnesses, known = self.site.witnesses(place), self._known.get(place.namespace)
         fresh = self._fresh(place, read)
-        unsealed, lost = self._unverifiable(place, state), taken_back(state, self._shards_held(place, read)) if state else []
+        unsealed = self._unverifiable(place, state)
+        lost = taken_back(state, self._shards_held(place, read), witnesses) if state else []
         unsure = [*unsealed, *lost]
         doubt = read.doubt or (_UNSEALED if unsealed else _TAKEN_BACK if lost else "")
         if state is None or doubt or state.lost or any(is_restored(state, item) for item in witnesses):

@@ -30,7 +30,7 @@ _HOLDS: Final = {
     EpochRollback: Reason.SPEC_BEHIND_LEDGER,
     TakenBack: Reason.SPEC_BEHIND_LEDGER,
     JumpTooLarge: Reason.JUMP_TOO_LARGE,
-    MomentTooLate: Reason.JUMP_TOO_LARGE,
+    MomentTooLate: Reason.MOMENT_TOO_LATE,
     Postponed: Reason.POSTPONED,
 }
 

@@ -24,6 +24,10 @@ from cachescope.kube.rest import ConflictError, Rest
 
 T = TypeVar("T")
 
+log = logging.getLogger(__name__)
+
+ATTEMPTS: Final = 8
+
 
 @dataclass
 class LedgerSite:
@@ -93,11 +97,6 @@ class LedgerSite:
                 written=stored.written,
             )
         )
-
-
-log = logging.getLogger(__name__)
-
-ATTEMPTS: Final = 8
 
 
 async def until_written(step: Callable[[], Awaitable[T | None]], what: str) -> T:

@@ -158,7 +158,7 @@ def _owner(key: Key) -> Owner:
 
 def _denying(epochs: Sequence[str]) -> str:
     """Why a tenant holds nothing yet."""
-    return f"CacheEpochs deny it and are not fenced yet; it holds no identity before they are: {', '.join(epochs)}"
+    return f"CacheEpochs deny it and are not fenced yet: {', '.join(epochs)}; it holds no identity before: see what they wait for"
 
 
 def _accepted(tenant: Tenant, found: Acceptance, secrets: Mapping[str, Reason]) -> Verdict:

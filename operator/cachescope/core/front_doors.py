@@ -19,8 +19,11 @@ from dataclasses import dataclass, field
 MIDDLEWARE = "cachescope.guard.asgi.Guard"
 """The import path of the guard, as `--middleware` takes it."""
 
+_EXECUTORS = frozenset({"ray", "mp", "uni", "external_launcher"})
 _ENFORCING_HASHES = frozenset({"sha256", "sha256_cbor"})
 _OFF = frozenset({"", "0", "false"})
+_LOG_LEVEL = "VLLM_LOGGING_LEVEL"
+_QUIET_LEVELS = frozenset({"", "INFO", "WARNING", "ERROR", "CRITICAL"})
 
 _REFUSED_OPTIONS = {
     "--grpc": "serves gRPC, which no guard sees; remove it",
@@ -36,10 +39,16 @@ _REFUSED_OPTIONS = {
     "--worker-cls": "loads code into the engine that nobody checked; remove it",
     "--worker-extension-cls": "loads code into the engine that nobody checked; remove it",
     "--scheduler-cls": "loads code into the engine that nobody checked; remove it",
+    "--ec-manager-config": "loads code into the engine that nobody checked; remove it",
+    "--model-class-overrides": "loads code into the engine that nobody checked; remove it",
     "--logits-processors": "loads code into the engine that nobody checked; remove it",
     "--tool-parser-plugin": "loads code into the engine that nobody checked; remove it",
     "--reasoning-parser-plugin": "loads code into the engine that nobody checked; remove it",
     "--io-processor-plugin": "loads code into the engine that nobody checked; remove it",
+    "--log-config-file": "loads code and log settings that nobody checked; remove it",
+    "--logging-config": "loads code and log settings that nobody checked; remove it",
+    "--enable-log-outputs": "writes answers to the log; remove it",
+    "--log-error-stack": "writes requests that are not valid to the log, prompts and salts with them; remove it",
     "--default-mm-loras": "loads adapters that no request names and no record holds; remove it",
     "--ec-transfer-config": "moves encoder outputs, which no salt separates; remove it",
     "--data-parallel-multi-port-external-lb": "starts several API servers; run one replica of the pool for each",
@@ -56,16 +65,19 @@ _ALIASES = {
 _JUDGED_BY_VALUE = (
     "--api-server-count",
     "--data-parallel-size",
+    "--distributed-executor-backend",
     "--middleware",
     "--prefix-caching-hash-algo",
-    "--enable-log-requests",
+    "--log-level",
 )
 _READ_BY_ADAPTERS = ("--enable-lora", "--lora-modules", "--max-cpu-loras", "--max-loras")
-_NEVER_ABBREVIATED = (*_REFUSED_OPTIONS, *_JUDGED_BY_VALUE, *_READ_BY_ADAPTERS)
+_READ_BY_DIGESTS = ("--tokenizer", "--chat-template", "--hf-config-path", "--generation-config")
+_NEVER_ABBREVIATED = (*_REFUSED_OPTIONS, *_JUDGED_BY_VALUE, *_READ_BY_ADAPTERS, *_READ_BY_DIGESTS)
 _REFUSED_VARIABLES = {
     "VLLM_USE_RUST_FRONTEND": "starts a front end that loads no middleware; unset it",
     "VLLM_SERVER_DEV_MODE": "opens routes that control the engine; unset it",
     "VLLM_PLUGINS": "loads code into the engine that nobody checked; leave it to the platform, which sets it to nothing",
+    "VLLM_MODEL_REDIRECT_PATH": "loads another model than the one that is digested; unset it",
     "VLLM_LOGGING_CONFIG_PATH": "loads code and log settings that nobody checked; unset it",
     "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "lets a request change what the engine loaded; declare adapters in the pool",
     "VLLM_DEBUG_LOG_API_SERVER_RESPONSE": "writes answers to the log; unset it",
@@ -144,6 +156,8 @@ def _option_problems(option: Option) -> Iterator[str]:
         yield f"--middleware {option.value} could answer or change requests beside the guard; only {MIDDLEWARE} may be given"
     elif option.name == "--api-server-count" and option.value != "1":
         yield f"--api-server-count {option.value} starts another number of API servers than one; remove it"
+    elif option.name == "--distributed-executor-backend" and option.value not in _EXECUTORS:
+        yield f"--distributed-executor-backend {option.value} loads code nobody checked; use {', '.join(sorted(_EXECUTORS))}"
     elif option.name == "--prefix-caching-hash-algo" and option.value not in _ENFORCING_HASHES:
         yield f"--prefix-caching-hash-algo {option.value} can collide across salts; use sha256 or sha256_cbor"
 
@@ -164,9 +178,12 @@ def _data_parallel_problems(found: Sequence[Option]) -> Iterator[str]:
 
 
 def _log_problems(found: Sequence[Option], env: Mapping[str, str]) -> Iterator[str]:
-    logged = any(option.name == "--enable-log-requests" for option in found)
-    if logged and env.get("VLLM_LOGGING_LEVEL", "").upper() == "DEBUG":
-        yield "--enable-log-requests with VLLM_LOGGING_LEVEL=DEBUG writes prompts and salts to the log; remove one of them"
+    """The engine logs each request of Anthropic's API whole at this level, whatever else it is told of logging."""
+    said = [("--log-level", option.value or "") for option in found if option.name == "--log-level"]
+    said.append((_LOG_LEVEL, env.get(_LOG_LEVEL, "")))
+    for name, value in said:
+        if value.upper() not in _QUIET_LEVELS:
+            yield f"{name} {value} writes prompts and salts to the log; set INFO or above, or remove it"
 
 
 def _variable_problems(name: str, value: str, python_path: str) -> Iterator[str]:

@@ -16,6 +16,7 @@ from typing import Any
 
 from cachescope.core.digests import Plain
 from cachescope.core.epochs import EpochVector, epoch
+from cachescope.core.errors import SpecError
 from cachescope.core.record import EngineDigests, IdentityRecord
 from cachescope.core.types import Digest, Namespace, ScopeClass, TargetName
 
@@ -98,7 +99,7 @@ def read(document: Any) -> Expectation:  # noqa: ANN401 - the parser is where un
     """
     try:
         return Expectation(_record(dict(document["record"])), _integer(document["expires_at"]))
-    except (KeyError, TypeError, AttributeError) as error:
+    except (KeyError, TypeError, AttributeError, SpecError) as error:
         raise ValueError(f"the handle is of another version ({error!r}); make a new one") from error
 
 

@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from cachescope.core.epochs import epoch
 from cachescope.core.errors import SpecError
 from cachescope.core.ledgers import Flags, Floor, Ledger, Lineage, Mark, Role, content
 from cachescope.core.rights import read_rights, write_rights
@@ -120,10 +119,7 @@ def _short_digest(value: object) -> str:
 
 
 def _epoch(value: object) -> Epoch:
-    try:
-        return epoch(_integer(value))
-    except SpecError as error:
-        raise ValueError(str(error)) from error
+    return Epoch(_integer(value))
 
 
 def _integer(value: object) -> int:

@@ -63,10 +63,10 @@ def shard_taken(known: Ledger | None, newer: Ledger, *, used: bool) -> Ledger:
     return taken(known, newer) if used else followed(known, newer)
 
 
-def united(*found: Ledger) -> tuple[str, ...]:
-    """The ancestors of a ledger that holds all of some states; of too many the first ones are left out."""
+def united(*found: Ledger, shards: Iterable[Mark] = ()) -> tuple[str, ...]:
+    """The ancestors of a ledger that holds all of some states, and of some shards; of too many the first ones are left out."""
     names = (name for item in found for name in (*(item.ancestors or ()), *item.history))
-    return tuple(dict.fromkeys(names))[-ledgers.HISTORY :]
+    return tuple(dict.fromkeys((*(short(mark.digest) for mark in shards), *names)))[-ledgers.HISTORY :]
 
 
 def naming(head: Ledger, earlier: Iterable[Mark]) -> Ledger:

@@ -13,7 +13,8 @@ Rules:
   Only a state that the history of another known one lists is merely older, and has no say in this;
 - a shard that a gateway holds, and that does not go on in what stands, proves a restore too, also where no head tells of it: the
   head may have been written after the backup, or never. What the shard held is lost, so that everything is refused until somebody
-  confirms; the new lineage names its state as dealt with;
+  confirms, unless a witness that makes up for the head names that very state. The new lineage names the state as dealt with, also
+  where a gateway tells of it only later;
 - a witness makes up for an authorization head only if it lists every change since the state that was restored. Otherwise
   revocations may be lost, and everything is refused until somebody confirms;
 - somebody who says that the cluster was restored gets the same, once for each incident: with no witness left nothing tells;
@@ -70,19 +71,22 @@ def apart(head: Ledger, witnesses: Iterable[Ledger]) -> list[Mark]:
     return [witness.mark for witness in witnesses if _is_apart(head, witness)]
 
 
-def taken_back(state: Authorization, held: Mapping[str, Iterable[Mark]]) -> list[Mark]:
-    """States of shards that do not go on in what stands, and were not dealt with yet.
+def taken_back(state: Authorization, held: Mapping[str, Iterable[Mark]], witnesses: Iterable[Ledger]) -> list[Mark]:
+    """States of shards that do not go on in what stands, were not dealt with yet, and are lost.
 
     Args:
         state: The head and the shards that are there.
         held: By the name of a shard, the states of which gateways say that what they read since does not follow from them.
+        witnesses: Heads that others know.
     """
-    shards = state.shards
+    shards, sure = state.shards, [item for item in witnesses if covers(state.head, item)]
     return [
         mark
         for name, marks in sorted(held.items())
         for mark in marks
-        if not is_named(state.head, mark) and not (name in shards and shards[name].knows(mark))
+        if not is_named(state.head, mark)
+        and not (name in shards and shards[name].knows(mark))
+        and not any(item.shards.get(name) == mark for item in sure)
     ]
 
 
@@ -171,10 +175,15 @@ def merged_authorization(
         restored=max(confirmed if sure else confirmed + 1, *(head.restored for head in heads)),
         confirmed=confirmed,
         incidents=_incidents(heads),
-        ancestors=united(*heads),
+        ancestors=united(*heads, shards=_shards_named(heads) if sure else ()),
         longest=state.head.longest.joined(*(head.longest for head in heads)),
     )
     return Authorization(head, shards)
+
+
+def _shards_named(heads: Iterable[Ledger]) -> list[Mark]:
+    """States of shards of which nothing is lost where the heads make up for it: they list as changed what is not there."""
+    return [mark for head in heads for mark in head.shards.values()]
 
 
 def _without_readmissions(everything: Sequence[Ledger], histories: Iterable[Authorization]) -> dict[TargetName, Floor]:

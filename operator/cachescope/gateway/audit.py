@@ -60,7 +60,6 @@ class Audit:
         self._stripped = Counter(
             "cachescope_fields_stripped", "Client fields removed because they could choose a cache.", ["field"], registry=registry
         )
-
         self._handles = Counter(
             "cachescope_handles_presented",
             "Handles that came with requests, by what became of them.",

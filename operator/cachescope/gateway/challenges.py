@@ -37,9 +37,12 @@ class Proof:
     statement: SignedStatement
     moved_at: int
 
-    def serves(self, adapter: str) -> bool:
-        """Whether the engine loaded an adapter; without a name, its model."""
-        return not adapter or adapter in self.statement.adapters
+    def serves(self, adapter: str, model: str = "") -> bool:
+        """Whether the engine loaded an adapter; without a name, whether it serves its model under that of the model.
+
+        In a rollout that gives a model the name of an adapter, engines of before serve that adapter by it.
+        """
+        return adapter in self.statement.adapters if adapter else model not in self.statement.adapters
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from typing import Any, Protocol, TypeVar
 from cachescope.api.claim_rules import ClaimRules
 from cachescope.api.scopes import CacheScope
 from cachescope.api.settings import IdentityProvider, Settings
+from cachescope.core.log_lines import fault_of
 from cachescope.core.public_sources import Source
 from cachescope.gateway.identity.api_keys import ApiKeys
 from cachescope.gateway.identity.authenticator import Authenticator
@@ -165,8 +166,10 @@ class Configuration:
             compiled = await asyncio.to_thread(self._compiled, inputs)
         except Exception as error:
             # Objects were judged one by one, and settings when they were read: what is left is a fault of ours, and tried again.
-            log.exception("configuration not compiled")
-            self._compile_fault = f"the configuration was not compiled ({type(error).__name__}); the last one stays: report this"
+            fault = f"the configuration was not compiled ({type(error).__name__}); the last one stays: report this"
+            if fault != self._compile_fault:  # it is tried again every second
+                log.error("configuration not compiled", extra=fault_of(error))
+            self._compile_fault = fault
             return False
         self._compile_fault, self._compiled_faults = "", compiled.faults
         self._tell()

@@ -3,6 +3,8 @@
 Rules:
 
 - each comes at most once; none goes upstream;
+- another one that begins as they do is refused: it is a typo of what would have narrowed, and to pass over it would share instead.
+  What is ours and begins otherwise ends at Envoy;
 - a context is one strict JSON object of at most 8 KiB in ASCII, of known fields alone: a typo is an error and never a default;
 - a handle is taken as it comes: what is wrong with one is never told;
 - nothing here trusts anybody: whether the sender may say it is decided where the pool is known (`core.classes`).
@@ -29,6 +31,8 @@ MAX_SOURCES: Final = 64
 MAX_NAME: Final = 253
 
 _DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}", re.ASCII)
+_HEADERS: Final = frozenset({COMPARTMENT_HEADER, CONTEXT_HEADER, HANDLE_HEADER})
+_BEGINNINGS: Final = ("x-cachescope-co", "x-cachescope-h")
 _FIELDS: Final = frozenset({"dataClass", "sources", "promptBundle", "toolset"})
 _UNREADABLE: Final = "\N{REPLACEMENT CHARACTER}"
 
@@ -58,6 +62,8 @@ def said(head: RequestHead) -> Said:
     Raises:
         BadHeader: One of them cannot be understood.
     """
+    if any(name.startswith(_BEGINNINGS) and name not in _HEADERS for name, _ in head.headers):
+        raise BadHeader(f"a header begins as ours do and is none of {', '.join(sorted(_HEADERS))}; correct its name, or remove it")
     compartment, context = _once(head, COMPARTMENT_HEADER), _once(head, CONTEXT_HEADER)
     return Said(
         compartment=None if compartment is None else _name(compartment),

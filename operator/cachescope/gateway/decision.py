@@ -216,7 +216,7 @@ class Decision:
         if trust is None:
             return None
         asker = snapshot.askers.of(known.identity, pool, placement)
-        chosen = self.fleet.choose(name, trust, asker.namespace.encode(), served.adapter)
+        chosen = self.fleet.choose(name, trust, asker.namespace.encode(), served.adapter, model=pool.spec.model.name)
         if chosen is None:
             return None
         engine = binding.Engine(chosen[0], chosen[1].statement, served.adapter)
@@ -242,7 +242,8 @@ class Decision:
 
     def _cache_keys(self, asked: Asked, grant: Grant, made: Made) -> Answer:
         if not grant.identity.credentials & grant.asker.scope.rule.applications:
-            return answer("permission_denied")
+            message = "No CacheScope lists this credential as an application. Ask the platform team to list it in `applications`."
+            return answer("permission_denied", message)
         nonce = None if made.reuse is Reuse.SALTED else self.entropy(NONCE_BYTES)
         request = content_digest(asked.cleaned.route.dialect, asked.cleaned.fields)
         keys = cache_keys(grant.in_force.snapshot.keys.caches, made.record, request=request, nonce=nonce)

@@ -3,14 +3,15 @@
 Rules:
 
 - policy, placement, record and what the body may hold are the gateway's own; what only a running installation knows (keys, epochs,
-  what an engine loaded) is made up, the same each time, and not shown as if it were known;
+  denials, what an engine loaded) is made up, the same each time, and not shown as if it were known: nobody is denied here;
 - no salt and no namespace is shown: those that were computed here are nobody's.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from cachescope.api.pools import ServingPool
@@ -26,6 +27,7 @@ from cachescope.core.statements import Statement
 from cachescope.core.types import Reuse, ScopeClass
 from cachescope.engines.routes import Route
 from cachescope.gateway import binding, readings
+from cachescope.gateway.admitting import model_not_found
 from cachescope.gateway.authorizations import Authorization
 from cachescope.gateway.context import Said
 from cachescope.gateway.exchange import Answer
@@ -44,6 +46,7 @@ from cachescope.kube.watched import Name
 
 Document = dict[str, Any]
 
+_KINDS: Final = ("ServingPool", "Tenant", "CacheScope", "PublicSource", "Namespace")
 _KEY: Final = Key("explained", b"explained, and used by nobody...")
 _POOL_LEDGER: Final = Ledger(Role.POOL, Lineage(1, "explained"), 1)
 _HEAD: Final = Ledger(Role.AUTHORIZATION, Lineage(1, "explained"), 1)
@@ -97,6 +100,7 @@ class Question:
         body: Its body.
         said: What its headers say.
         now: Seconds since 1970, by which sources are usable.
+        home: The installation's namespace, whose pools may serve others; where the pool is, without it.
     """
 
     namespace: str
@@ -106,6 +110,7 @@ class Question:
     body: dict[str, Json]
     said: Said
     now: float
+    home: str = ""
 
 
 @dataclass(frozen=True)
@@ -122,8 +127,8 @@ class Explanation:
     """What would be decided.
 
     Attributes:
-        verdict: `forwarded`, or the code of the refusal.
-        message: What the client would read, of a refusal.
+        verdict: `forwarded`, the name of the refusal, or `other_pool` where the model's name goes to another pool.
+        message: What the client would read, of a refusal; which pool it is, of another one.
         scope_class: The class; `None` of a refusal.
         reuse: What the cache may do.
         stripped: Fields of the body that are removed.
@@ -137,7 +142,7 @@ class Explanation:
     reuse: Reuse | None = None
     stripped: tuple[str, ...] = ()
     lines: tuple[Line, ...] = ()
-    faults: tuple[str, ...] = field(default=())
+    faults: tuple[str, ...] = ()
 
 
 def explain(documents: Iterable[Document], question: Question, settings: Settings | None = None) -> Explanation:
@@ -149,11 +154,12 @@ def explain(documents: Iterable[Document], question: Question, settings: Setting
         settings: Those of the installation.
 
     Raises:
-        SpecError: The pool or the tenant is not among the documents.
+        SpecError: The pool or the tenant is not among the documents, or one of them has no name.
         BadBody: The body cannot be sent to an engine.
     """
     given = settings or Settings()
-    declared, faults = _declared([_completed(item, question.namespace) for item in documents], question.namespace, given)
+    found = [_completed(item, question.namespace) for item in documents if item.get("kind") in _KINDS]
+    declared, faults = _declared(found, question.home or question.namespace, given)
     snapshot = _snapshot(declared, given)
     try:
         identity = _identity(snapshot.policy, question)
@@ -164,20 +170,21 @@ def explain(documents: Iterable[Document], question: Question, settings: Setting
 
 def _decided(snapshot: Snapshot, identity: Identity, question: Question) -> Explanation:
     asked = asked_of(question.route, question.body, question.said)
-    if snapshot.policy.tenants[identity.tenant_uid].refused:
-        return Explanation("permission_denied", "The tenant is suspended, or cannot be read.")
+    tenant = snapshot.policy.tenants[identity.tenant_uid]
+    if tenant.refused:
+        return Explanation("permission_denied", "the tenant is suspended, or cannot be read; see spec.suspended and its conditions")
     served = snapshot.policy.models(identity.tenant_uid).get(asked.cleaned.model)
     if served is None:
-        return Explanation("model_not_found", "No pool that admits this tenant serves the model that the body names.")
+        return _refused(model_not_found(alone=tenant.high))
     pool = served.pool
     if (pool.namespace, pool.name) != (question.namespace, question.pool):
         return Explanation(
             "other_pool",
-            f"The model goes to {pool.namespace}/{pool.name}, which comes before {question.namespace}/{question.pool}.",
+            f"the model goes to {pool.namespace}/{pool.name}, which comes before {question.namespace}/{question.pool}; ask of that",
         )
     placement = placement_of(snapshot, identity, pool, asked.sent, now=question.now)
     if isinstance(placement, Answer):
-        return Explanation(placement.reason, placement.body.decode())
+        return _refused(placement)
     asker = snapshot.askers.of(identity, pool, placement)
     statement = _statement(pool)
     reuse = binding.reuse_of(asker, statement, right=True, cached=question.route.salt is not None)
@@ -186,6 +193,11 @@ def _decided(snapshot: Snapshot, identity: Identity, question: Question) -> Expl
     why = "; ".join(_BECAUSE[reason] for reason in placement.reasons)
     first = Line("scope", placement.scope_class.value, why)
     return Explanation("forwarded", "", placement.scope_class, reuse, asked.cleaned.stripped, (first, *lines))
+
+
+def _refused(refusal: Answer) -> Explanation:
+    """A refusal, in the words that the client would read."""
+    return Explanation(refusal.reason, json.loads(refusal.body)["error"]["message"])
 
 
 def _subject(record: IdentityRecord, asker: binding.Asker) -> str:
@@ -218,7 +230,7 @@ _LINES: Final[tuple[tuple[str, _Show, str], ...]] = (
     (
         "policyRevision",
         lambda record, _: str(record.policy_revision),
-        "revision of the CacheScopes that name the tenant and the pool",
+        "generation of the CacheScope whose class holds; 1 where none names the tenant and the pool",
     ),
     (
         "authorizationEpoch",
@@ -236,11 +248,12 @@ _LINES: Final[tuple[tuple[str, _Show, str], ...]] = (
 
 def _declared(documents: list[Document], home: str, settings: Settings) -> tuple[Declared, tuple[str, ...]]:
     def read(kind: str, reader: Callable[[Document], readings.Reading[Any]]) -> dict[tuple[str, str], readings.Reading[Any]]:
-        return {_name(item): reader(item) for item in documents if item.get("kind") == kind}
+        return {_name(item): readings.whatever(reader)(item) for item in documents if item.get("kind") == kind}
 
     pools, tenants = read("ServingPool", readings.read_pool), read("Tenant", readings.read_tenant)
     scopes, sources = read("CacheScope", readings.read_scope), read("PublicSource", readings.read_public_source)
-    by_kind = {"ServingPool": pools, "Tenant": tenants, "CacheScope": scopes, "PublicSource": sources}
+    namespaces = read("Namespace", readings.read_namespace)
+    by_kind = dict(zip(_KINDS, (pools, tenants, scopes, sources, namespaces), strict=True))
     faults = tuple(
         f"{kind} {name[0]}/{name[1]}: {reading.fault}"
         for kind, items in by_kind.items()
@@ -253,9 +266,7 @@ def _declared(documents: list[Document], home: str, settings: Settings) -> tuple
         scopes=[item.value for item in scopes.values() if item.value],
         sources={name: item.value for name, item in sources.items() if item.value},
         sealed=frozenset(name[0] for name, item in scopes.items() if item.value is None),
-        namespaces={
-            item["metadata"]["name"]: item["metadata"].get("labels") or {} for item in documents if item.get("kind") == "Namespace"
-        },
+        namespaces={name[1]: reading.value or {} for name, reading in namespaces.items()},
         home=home,
         shared=frozenset(settings.shared_pool_namespaces),
     )
@@ -290,8 +301,15 @@ def _statement(pool: ServingPool) -> Statement:
 
 
 def _completed(document: Document, namespace: str) -> Document:
-    """A document with what the API server would have given it."""
-    given = {"namespace": namespace, "generation": 1, "creationTimestamp": "2026-01-01T00:00:00Z", **document.get("metadata", {})}
+    """A document with what the API server would have given it.
+
+    Raises:
+        SpecError: It has no name.
+    """
+    metadata = document.get("metadata")
+    if not isinstance(metadata, Mapping) or not isinstance(metadata.get("name"), str):
+        raise SpecError(f"a {document['kind']} among the resources has no metadata with a name; correct the file that holds it")
+    given = {"namespace": namespace, "generation": 1, "creationTimestamp": "2026-01-01T00:00:00Z", **metadata}
     made = {**document, "metadata": given}
     uid = sha256("/".join((str(document.get("kind")), *_name(made))).encode()).removeprefix("sha256:")
     return {**made, "metadata": {"uid": uid, **given}}

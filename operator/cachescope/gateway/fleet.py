@@ -72,13 +72,23 @@ class Fleet:
         self._in_flight: Counter[str] = Counter()
         self._faults: dict[Endpoint, str] = {}
 
-    def choose(self, pool: str, trust: PoolTrust, key: bytes, adapter: str = "") -> tuple[Endpoint, Proof] | None:
-        """The endpoint for a key and its guard's latest proof, or `None` when nobody is routable who serves the adapter, if any."""
+    def choose(
+        self, pool: str, trust: PoolTrust, key: bytes, adapter: str = "", *, model: str = ""
+    ) -> tuple[Endpoint, Proof] | None:
+        """The endpoint for a key and its guard's latest proof, or `None` when nobody is routable who serves what is asked for.
+
+        Args:
+            pool: The pool (`pool_key`).
+            trust: What its guards are held against.
+            key: What requests of one scope have in common.
+            adapter: The adapter that is asked for, or empty for the model.
+            model: Name of the pool's model.
+        """
         now = self._clock()
         fresh = [
             endpoint
             for endpoint in self._source.endpoints(pool)
-            if self._problem(endpoint, trust, now) is None and self._proofs[endpoint].serves(adapter)
+            if self._problem(endpoint, trust, now) is None and self._proofs[endpoint].serves(adapter, model)
         ]
         endpoint = choose(key, fresh, self._in_flight)
         return (endpoint, self._proofs[endpoint]) if endpoint else None

@@ -43,15 +43,6 @@ def seal(key: Key, expectation: Expectation, entropy: Callable[[int], bytes]) ->
     return f"{PREFIX}{encode(key.id.encode())}.{encode(nonce + AESGCM(key.secret).encrypt(nonce, plain, _beside(key)))}"
 
 
-def unseal(keys: KeyRing, text: str) -> Expectation:
-    """Open a handle.
-
-    Raises:
-        Unreadable: It is none of this installation.
-    """
-    return _opened(keys, text)[1]
-
-
 def _opened(keys: KeyRing, text: str) -> tuple[Key, Expectation]:
     match = _HANDLE.fullmatch(text) if len(text) <= MAX_CHARACTERS else None
     if match is None:

@@ -212,8 +212,7 @@ async def run(options: Options) -> None:
         raise SpecError(
             "CACHESCOPE_POD_NAME and CACHESCOPE_POD_UID name the gateway's FenceLease; set both from the pod's own fields"
         )
-    sys.setswitchinterval(SWITCH_SECONDS)
-    gc.set_threshold(*GARBAGE_THRESHOLDS)
+    tune_interpreter()
     stop = _stop_signal()
     challenger = HttpChallenger()
     async with Rest() as rest, key_session() as session:
@@ -222,17 +221,33 @@ async def run(options: Options) -> None:
         health = Health(gateway.standing, gateway.fleet, key_sets.problems)
         registry.register(health)
         runner = await serve_health(health, registry, options.port)
-        background = [asyncio.create_task(task) for task in gateway.tasks()]
         standing = gateway.standing
         decision = Decision(standing.in_force, gateway.fleet, Audit(registry), time.time, settled=standing.settled)
-        server = await serve(decision, options.socket)
+        background = [asyncio.create_task(task) for task in gateway.tasks()]
+        try:
+            await _serve(decision, options.socket, stop, background)
+        finally:
+            # Also when a part failed: a lease that is not released keeps fences waiting for it.
+            for task in background:
+                task.cancel()
+            await asyncio.gather(*background, return_exceptions=True)
+            await runner.cleanup()
+            await challenger.close()
+
+
+def tune_interpreter() -> None:
+    """Set what Python decides otherwise by default: how long threads keep it, and when it looks for garbage."""
+    sys.setswitchinterval(SWITCH_SECONDS)
+    gc.set_threshold(*GARBAGE_THRESHOLDS)
+
+
+async def _serve(decision: Decision, socket: str, stop: asyncio.Event, background: list[asyncio.Task[None]]) -> None:
+    """Serve until the signal, or until a background task ends; then what is under way to its end."""
+    server = await serve(decision, socket)
+    try:
         await _first(stop.wait(), background)
+    finally:
         await server.stop(DRAIN_SECONDS)
-        for task in background:
-            task.cancel()
-        await asyncio.gather(*background, return_exceptions=True)
-        await runner.cleanup()
-        await challenger.close()
 
 
 async def _first(stopped: Coroutine[Any, Any, bool], background: list[asyncio.Task[None]]) -> None:

@@ -292,13 +292,20 @@ def _held(document: Document, declared: set[str] | None) -> Iterable[Held]:
 def _entry(key_id: str, content: str) -> KeyEntry:
     try:
         fields = json.loads(base64.b64decode(content, validate=True))
-        entry = KeyEntry(key_id, str(fields["hash"]), str(fields["principal"]), _created(fields.get("created")))
+        entry = KeyEntry(key_id, _text(fields["hash"]), _text(fields["principal"]), _created(fields.get("created")))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         # The type alone: the text of the error could quote what somebody stored there by mistake.
         what = type(error).__name__
         raise SpecError(f"{key_id!r} is no API key entry ({what}); make one: `cachescope keys create`") from error
     check(key_id, entry.hash, entry.principal)
     return entry
+
+
+def _text(value: object) -> str:
+    """Two keys for `null` would otherwise be of one principal, named after what Python calls it."""
+    if not isinstance(value, str):
+        raise TypeError
+    return value
 
 
 def _created(seconds: object) -> int | None:

@@ -4,6 +4,7 @@ Rules:
 
 - files are digested by content under their names relative to the model's folder; dot-files are left out (download bookkeeping);
 - every argument of the engine counts, except those on a list of harmless ones: an unknown argument separates;
+- what arguments name beside the model is digested by content too: tokenizer, chat template, configurations;
 - secrets among the arguments (API keys, tokens) are on that list, and never reach a digest.
 
 The files are read again here, while the engine has them open already: a volume that changes under a running engine is not noticed.
@@ -38,6 +39,9 @@ _TOKENIZER_PREFIXES = (
     "sentencepiece",
 )
 _TOKENIZER_SUFFIXES = (".tiktoken", ".jinja")
+_CONFIGURATIONS = ("--hf-config-path", "--generation-config")
+_WORDS = frozenset({"auto", "vllm"})
+"""What these may say instead of a folder, also where there is one of that name."""
 _HARMLESS = frozenset(
     {
         "--allow-credentials",
@@ -71,7 +75,6 @@ _NUMERIC_VARIABLES = (
     "VLLM_FLOAT32_MATMUL_PRECISION",
     "VLLM_KV_CACHE_LAYOUT",
     "VLLM_MLA_DISABLE",
-    "VLLM_MODEL_REDIRECT_PATH",
     "VLLM_USE_FASTOKENS",
 )
 
@@ -95,8 +98,8 @@ def engine_digests(model: Path, args: Sequence[str], env: Mapping[str, str]) -> 
     tokenizer = {name: content for name, content in files.items() if _is_tokenizer(name)}
     weights = {name: content for name, content in files.items() if name not in tokenizer}
     engine = EngineDigests(
-        model=_digest_of(weights),
-        tokenizer=_tokenizer_digest(tokenizer, args),
+        model=_digest_of({**weights, **configurations(args)}),
+        tokenizer=digest([*_listed("model", tokenizer), *tokenizer_beside(args)]),
         runtime=runtime_digest(args, env, engine_version()),
     )
     return Loaded(engine, adapter_digests(args))
@@ -204,14 +207,36 @@ def _is_tokenizer(name: str) -> bool:
     return base.startswith(_TOKENIZER_PREFIXES) or base.endswith(_TOKENIZER_SUFFIXES)
 
 
-def _tokenizer_digest(files: Mapping[str, Digest], args: Sequence[str]) -> Digest:
-    parts: list[list[str]] = [["model", name, content] for name, content in sorted(files.items())]
+def configurations(args: Sequence[str]) -> dict[str, Digest]:
+    """The files that arguments name as configuration beside the model, each with its digest, by the option and its name.
+
+    Raises:
+        OSError: A file cannot be read.
+        SpecError: A part of a folder is elsewhere.
+    """
+    named = [option for option in options(args) if option.name in _CONFIGURATIONS and option.value and option.value not in _WORDS]
+    found = [(option.name, path) for option in named if (path := Path(option.value or "")).exists()]
+    return {f"{option} {name}": content for option, path in found for name, content in model_files(path)}
+
+
+def tokenizer_beside(args: Sequence[str]) -> list[list[str]]:
+    """What arguments name as tokenizer and chat template beside the model: what it is, a file's name, and its digest.
+
+    Raises:
+        OSError: A file cannot be read.
+        SpecError: There is nothing, or a part of it is elsewhere.
+    """
+    parts: list[list[str]] = []
     for option in options(args):
         if option.name == "--tokenizer" and option.value:
-            parts += [["tokenizer", name, content] for name, content in sorted(model_files(Path(option.value)))]
+            parts += _listed("tokenizer", dict(model_files(Path(option.value))))
         elif option.name == "--chat-template" and option.value:
             parts.append(["chat template", "", _template_digest(option.value)])
-    return digest(parts)
+    return parts
+
+
+def _listed(what: str, files: Mapping[str, Digest]) -> list[list[str]]:
+    return [[what, name, content] for name, content in sorted(files.items())]
 
 
 def _template_digest(value: str) -> Digest:

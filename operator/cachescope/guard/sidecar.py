@@ -11,7 +11,7 @@ guard's own variables (`settings.py`) there are:
 | `CACHESCOPE_PORT` | where the sidecar listens | 8000 |
 
 A sidecar does not see the engine's process: what it publishes as the engine's digests is what it was told of engine and arguments,
-and the files of the model and of its adapters that both containers mount.
+and the files of the model, of its adapters, and of what the arguments name beside them, that both containers mount.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from cachescope.core.record import EngineDigests, Loaded
 from cachescope.guard import logs
 from cachescope.guard.asgi import Guard, Running
 from cachescope.guard.delivery import Delivery, DroppableProtocol
-from cachescope.guard.engine_digests import adapter_digests, model_files, separating
+from cachescope.guard.engine_digests import adapter_digests, configurations, model_files, separating, tokenizer_beside
 from cachescope.guard.process import GuardProcess
 from cachescope.guard.proxy import Proxy, Upstream, read_upstream
 from cachescope.guard.start import Misconfigured, make_process
@@ -76,9 +76,10 @@ def declared_digests(model: Path, engine: Engine) -> Loaded:
     contents = [[name, content] for name, content in sorted(model_files(model))]
     if not contents:
         raise SpecError(f"{model} holds no file; mount the model into the sidecar, read-only, where the engine has it")
-    files = digest(contents)
+    beside = [[name, content] for name, content in sorted(configurations(engine.args).items())]
     runtime = digest({"engine": engine.name, "arguments": separating(engine.args)})
-    return Loaded(EngineDigests(files, files, runtime), adapter_digests(engine.args))
+    loaded = EngineDigests(digest([*contents, *beside]), digest([*contents, *tokenizer_beside(engine.args)]), runtime)
+    return Loaded(loaded, adapter_digests(engine.args))
 
 
 def make_app(environ: Mapping[str, str]) -> App:

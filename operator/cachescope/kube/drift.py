@@ -77,14 +77,6 @@ def foreign(live: Document, manager: str, desired: Manifest) -> bool:
     return bool(foreign_fields(live, manager, as_applied(live, desired, manager)))
 
 
-def scaled_by_autoscaler(live: Document) -> bool:
-    """Whether an autoscaler owns `replicas`.
-
-    That lasts after the autoscaler is gone, until somebody else sets another number (`kubectl scale`).
-    """
-    return scaled(live)
-
-
 def unchangeable(live: Document, desired: Manifest) -> bool:
     """Whether the API server refuses the change for good, so that the object must be made anew."""
     kind, wanted = desired["kind"], as_applied(live, desired)

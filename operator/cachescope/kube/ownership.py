@@ -105,7 +105,10 @@ def taken_over(live: Mapping[str, Any], manager: str, desired: Mapping[str, Any]
 
 
 def scaled(live: Mapping[str, Any]) -> bool:
-    """Whether an autoscaler owns the number of replicas."""
+    """Whether an autoscaler owns the number of replicas.
+
+    That lasts after the autoscaler is gone, until somebody else sets another number (`kubectl scale`).
+    """
     return any(
         entry.get("manager") == _AUTOSCALER
         and entry.get("subresource") == "scale"

@@ -45,6 +45,7 @@ REMEDIES: Final[Mapping[str, str]] = {
     Reason.NOT_WRITTEN: "see the operator's log, and the pool",
     Reason.RESTORE_UNCONFIRMED: "make revocations since the backup anew, then: kubectl cachescope restored --confirm",
     Reason.JUMP_TOO_LARGE: "ask for a floor at most 1,000 above the epoch that stands",
+    Reason.MOMENT_TOO_LATE: "set credentialsIssuedBefore to a moment at most a day ahead",
     Reason.POSTPONED: "see the message: a ledger has no room for it, or not yet",
 }
 Judge = Callable[[str, Document], Iterator[Finding]]

@@ -140,5 +140,5 @@ def check(key_id: str, stored: str, principal: str) -> None:
         raise SpecError(
             f"the hash of key {key_id!r} is not `sha256:` and 64 hexadecimal digits; store what `cachescope keys create` makes"
         )
-    if not principal:
+    if not principal.strip():
         raise SpecError(f"key {key_id!r} speaks for nobody; name its principal")

@@ -41,7 +41,7 @@ class Authenticator:
         Args:
             api_keys: All API keys.
             tokens: The verifier of signed tokens.
-            suspended: UIDs of the tenants that are refused.
+            suspended: UIDs of the tenants that are refused: they are suspended, or cannot be read.
             certificates: Understands client certificates; without it each of them is refused.
         """
         self._api_keys = api_keys
@@ -67,7 +67,7 @@ class Authenticator:
         else:
             raise Unauthenticated("there is no credential; send `Authorization: Bearer <API key or token>`")
         if identity.tenant_uid in self._suspended:
-            raise Forbidden("the tenant is suspended; ask the platform team")
+            raise Forbidden("the tenant is suspended, or its Tenant resource is at fault; ask the platform team")
         return identity
 
     def _workload(self, head: RequestHead) -> Workload | None:

@@ -1,0 +1,132 @@
+"""Every route of the catalogue that this engine serves: reuse within a scope, and none across, as each route itself tells it.
+
+What the OpenAI client says of chat, completions and responses is in `test_openai_client`; a long prefix of chat, and more pairs,
+are in `test_isolation`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import openai
+import pytest
+
+from cachescope.engines.vllm import ROUTES
+from e2e.stack import client
+from e2e.stack.client import MODEL
+
+TRIES = 50
+TOKENS = 300
+"""Two full blocks, and less than three."""
+A, SAME_SCOPE, B = "blue-carol", "blue-dan", "red-alice"
+Clients = dict[str, openai.OpenAI]
+Fields = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """How a route is asked, and where it says what was found in the cache.
+
+    Attributes:
+        path: Of the route.
+        body: The request for a text, its model aside.
+        cached: What its answer says was found, in tokens.
+    """
+
+    path: str
+    body: Callable[[str], Fields]
+    cached: Callable[[Fields], int]
+
+    def __call__(self, who: openai.OpenAI, text: str) -> int:
+        return self.cached(posted(who, self.path, {"model": MODEL, **self.body(text)}))
+
+
+def _said(text: str) -> list[Fields]:
+    return [{"role": "user", "content": text}]
+
+
+def _of_prompt(answer: Fields) -> int:
+    return int((answer["usage"].get("prompt_tokens_details") or {}).get("cached_tokens") or 0)
+
+
+REACH_THE_CACHE = [
+    Asked("/v1/chat/completions", lambda text: {"messages": _said(text), "max_tokens": 2}, _of_prompt),
+    Asked("/v1/chat/completions/batch", lambda text: {"messages": [_said(text)], "max_tokens": 2}, _of_prompt),
+    Asked("/v1/completions", lambda text: {"prompt": text, "max_tokens": 2}, _of_prompt),
+    Asked(
+        "/v1/responses",
+        lambda text: {"input": text, "max_output_tokens": 2},
+        lambda answer: int(answer["usage"]["input_tokens_details"]["cached_tokens"]),
+    ),
+    Asked(
+        "/v1/messages",
+        lambda text: {"messages": _said(text), "max_tokens": 2},
+        lambda answer: int(answer["usage"].get("cache_read_input_tokens") or 0),
+    ),
+]
+REACH_NO_CACHE = [
+    Asked("/tokenize", lambda text: {"messages": _said(text)}, lambda answer: int(answer["count"])),
+    Asked("/v1/messages/count_tokens", lambda text: {"messages": _said(text)}, lambda answer: int(answer["input_tokens"])),
+]
+OF_OTHER_MODELS = {
+    *("/v1/embeddings", "/pooling", "/classify", "/score", "/v1/score", "/rerank", "/v1/rerank", "/v2/rerank"),
+}
+"""A model that generates text offers none of them."""
+every_caching_route = pytest.mark.parametrize("ask", REACH_THE_CACHE, ids=lambda ask: ask.path)
+
+
+def test_every_route_of_the_catalogue_is_asked_here() -> None:
+    asked = {each.path for each in (*REACH_THE_CACHE, *REACH_NO_CACHE)} | {"/detokenize"}
+    assert {path for _, path in ROUTES} == asked | OF_OTHER_MODELS
+
+
+@every_caching_route
+def test_nothing_is_reused_across_scopes_on_any_route(who: Clients, ask: Asked) -> None:
+    texts = [client.prompt(TOKENS) for _ in range(TRIES)]
+    assert _cached(ask, who[A], texts) == [0] * TRIES, "nobody has sent them"
+    assert _cached(ask, who[B], texts) == [0] * TRIES
+    assert min(_cached(ask, who[SAME_SCOPE], texts)) > 0
+
+
+@every_caching_route
+def test_what_one_route_left_is_found_by_no_other_scope_on_another(who: Clients, ask: Asked) -> None:
+    texts = [client.prompt(TOKENS) for _ in range(10)]
+    client.found(who[A], texts)
+    assert _cached(ask, who[B], texts) == [0] * len(texts)
+    assert min(client.found(who[A], texts)) > 0
+
+
+@pytest.mark.parametrize("ask", REACH_NO_CACHE, ids=lambda ask: ask.path)
+def test_a_route_that_counts_tokens_counts_them_and_leaves_nothing_in_the_cache(who: Clients, ask: Asked) -> None:
+    texts = [client.prompt(TOKENS) for _ in range(10)]
+    assert min(_cached(ask, who[A], texts)) >= TOKENS
+    assert client.found(who[A], texts) == [0] * len(texts)
+    assert min(client.found(who[A], texts)) > 0
+
+
+def test_tokens_are_turned_back_into_their_text(who: Clients) -> None:
+    tokens = posted(who[A], "/tokenize", {"model": MODEL, "prompt": "hello"})["tokens"]
+    assert posted(who[A], "/detokenize", {"model": MODEL, "tokens": tokens})["prompt"] == "hello"
+
+
+@pytest.mark.parametrize("path", sorted(OF_OTHER_MODELS))
+def test_a_route_of_other_models_is_not_found_and_reveals_nothing(who: Clients, path: str) -> None:
+    body: Fields = {"model": MODEL, "input": "hi"}
+    if path.endswith("score"):
+        body = {"model": MODEL, "queries": "hi", "documents": ["ho"]}
+    elif path.endswith("rerank"):
+        body = {"model": MODEL, "query": "hi", "documents": ["ho"]}
+    with pytest.raises(openai.NotFoundError):
+        posted(who[A], path, body)
+
+
+def posted(who: openai.OpenAI, path: str, body: Fields) -> Fields:
+    """The answer to a request on any path of the gateway."""
+    answer: Fields = who.post(str(who.base_url.copy_with(path=path)), body=body, cast_to=dict[str, Any])
+    return answer
+
+
+def _cached(ask: Asked, who: openai.OpenAI, texts: list[str]) -> list[int]:
+    return client.at_once(lambda text: ask(who, text), texts)
