@@ -86,10 +86,11 @@ down: ## Remove the demo and the cluster; built binaries and images stay in the 
 purge: ## The same, and remove built binaries and images
 	$(PYTHON) -m e2e.demo.down --purge
 
-generate: $(VENV)/ok ## Write CRDs, values schema and reference anew from the models; ARGS=--check only compares
+generate: $(VENV)/ok ## Write CRDs, values schema, reference and the page of engines anew from models and catalogue; ARGS=--check only compares
 	$(RUN) -m cachescope.api.generate $(ARGS)
 	$(RUN) -m tests.unit.make_values_schema $(ARGS)
 	$(RUN) -m tests.unit.make_reference $(ARGS)
+	$(RUN) -m tests.unit.make_engines $(ARGS)
 
 vectors: $(VENV)/ok ## Write the published test vectors anew
 	$(RUN) -m tests.unit.make_vectors

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cachescope.core.front_doors import MIDDLEWARE, Option, forbidden, options
+from cachescope.core.front_doors import REFUSED as FOR_PEOPLE
 
 SERVE = ["serve", "/model"]
 REFUSED = [
@@ -168,3 +169,11 @@ def test_options_are_read_as_the_engine_reads_them() -> None:
     found = list(options(["serve", "/m", "--a_b=c_d=e", "--x.y_z", "1", "--flag", "--last", "-asc", "2", "-", "--"]))
     expected = [("--a-b", "c_d=e"), ("--x", "1"), ("--flag", None), ("--last", None), ("--api-server-count", "2")]
     assert found == [Option(name, value) for name, value in expected]
+    assert [option.key for option in found] == ["", "y_z", "", "", ""]
+
+
+def test_people_are_told_of_every_setting_that_is_refused_whatever_its_value() -> None:
+    for name in FOR_PEOPLE:
+        given = ([name], {}) if name.startswith("--") else ([], {name.replace("*", "X"): "1"})
+        (sentence,) = forbidden(*given)
+        assert sentence.endswith(FOR_PEOPLE[name])

@@ -14,7 +14,7 @@ standards package that it imports.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 MIDDLEWARE = "cachescope.guard.asgi.Guard"
 """The import path of the guard, as `--middleware` takes it."""
@@ -94,6 +94,13 @@ _REFUSED_PREFIXES = {
     "SAGEMAKER_": "adds routes and sessions that the guard does not know; unset it",
 }
 
+REFUSED: Mapping[str, str] = {
+    **_REFUSED_OPTIONS,
+    **_REFUSED_VARIABLES,
+    **{f"{prefix}*": reason for prefix, reason in _REFUSED_PREFIXES.items()},
+}
+"""What is refused whatever its value, by name, and why; for people. Some more are refused by their value."""
+
 
 @dataclass(frozen=True)
 class Option:
@@ -102,10 +109,12 @@ class Option:
     Attributes:
         name: With dashes, without the part after a dot: `--kv-transfer-config` for `--kv_transfer_config.role`.
         value: What follows it, or `None`.
+        key: The part after a dot: `role` in that example.
     """
 
     name: str
     value: str | None
+    key: str = field(default="", compare=False)
 
 
 def options(args: Sequence[str]) -> Iterator[Option]:
@@ -115,8 +124,9 @@ def options(args: Sequence[str]) -> Iterator[Option]:
             continue
         written, equals, joined = argument.partition("=")
         following = args[index + 1] if index + 1 < len(args) and not args[index + 1].startswith("-") else None
-        name = written.split(".", 1)[0].replace("_", "-")
-        yield Option(_ALIASES.get(name, name), joined if equals else following)
+        whole, _, key = written.partition(".")
+        name = whole.replace("_", "-")
+        yield Option(_ALIASES.get(name, name), joined if equals else following, key)
 
 
 def forbidden(args: Sequence[str], env: Mapping[str, str], *, python_path: str = "") -> tuple[str, ...]:

@@ -10,18 +10,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
 from cachescope.engines import vllm_generation, vllm_pooling, vllm_tokens
+from cachescope.engines.catalogue import facts
+from cachescope.engines.facts import EngineType
+from cachescope.engines.releases import first_enforced, read_release, step_at
 from cachescope.engines.routes import Capability, Route
 
-# The field came to chat in 0.9.0 (vllm-project/vllm#17045); older versions ignore it and answer 200.
-FIRST_WITH_SALT = "0.9.0"
-# Extra keys of a block's hash carry their type since 0.31.0 (`v1/core/kv_cache_utils.py`); before, a salt equal to a LoRA
-# adapter's name hit that adapter's blocks (vllm-project/vllm#44701). 0.30.0 brought the check of a salt's length and characters.
-FIRST_ENFORCED = Version("0.31.0")
-# Sources were read up to and including the 0.33 releases; what comes later is unknown until somebody has read it.
-_FIRST_UNREAD = Version("0.34.0")
+_FACTS = facts(EngineType.VLLM)
+FIRST_ENFORCED = Version(first_enforced(_FACTS.floor) or "")
+"""The first release that pools may run; what is known of it is in the catalogue."""
+SERVED = f"a release from {FIRST_ENFORCED} to {_FACTS.reading.last if _FACTS.reading else ''}"
+"""What pools may run, for people."""
 
 ROUTES: Mapping[tuple[str, str], Route] = MappingProxyType(
     {(route.method, route.path): route for route in (*vllm_generation.ROUTES, *vllm_pooling.ROUTES, *vllm_tokens.ROUTES)}
@@ -32,6 +33,10 @@ The floor of each salt is at or below `FIRST_ENFORCED`, the floor of all pools: 
 """
 
 
+FIRST_WITH_SALT = str(min(Version(route.salt.since) for route in ROUTES.values() if route.salt))
+"""The first release that takes a salt on any route; older ones ignore it and answer 200."""
+
+
 def capability(version: str, since: str = FIRST_WITH_SALT) -> Capability:
     """What a version of vLLM does with a salt.
 
@@ -40,17 +45,13 @@ def capability(version: str, since: str = FIRST_WITH_SALT) -> Capability:
         since: First version whose salt reaches the cache on the route that is asked for; by default, on any.
 
     Returns:
-        `ENFORCED` for the releases 0.31 to 0.33; `UNKNOWN` for later ones, and for what is no release: builds from source,
-        release candidates, builds with a local suffix, and text that is no version, such as `latest`.
+        What the catalogue says of the release; `UNKNOWN` for later ones than were read, and for what is no release: builds from
+        source, release candidates, builds with a local suffix, and text that is no version, such as `latest`.
     """
-    try:
-        parsed = Version(version)
-    except InvalidVersion:
+    found = read_release(_FACTS.reading, version)
+    if found is None:
         return Capability.UNKNOWN
-    if parsed.is_prerelease or parsed.local or parsed.epoch:
-        return Capability.UNKNOWN
-    if parsed >= _FIRST_UNREAD:
-        return Capability.UNKNOWN
-    if parsed < Version(since):
+    if found < Version(since):
         return Capability.UNSUPPORTED
-    return Capability.ENFORCED if parsed >= FIRST_ENFORCED else Capability.BROKEN
+    step = step_at(_FACTS.floor, found)
+    return step.capability if step else Capability.UNSUPPORTED

@@ -9,9 +9,26 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from cachescope.engines.routes import Kind
+from cachescope.engines.catalogue import facts
+from cachescope.engines.facts import EngineType
+from cachescope.engines.releases import first_enforced
+from cachescope.engines.routes import Kind, SaltField
 
 SALT_FIELD = "cache_salt"
+
+
+def salt_of(path: str) -> SaltField:
+    """How a route takes its salt, as the catalogue has it.
+
+    Raises:
+        RuntimeError: The catalogue has no release in which the route takes one.
+    """
+    known = next((route for route in facts(EngineType.VLLM).routes if path in route.paths), None)
+    since = first_enforced(known.steps) if known else None
+    if since is None:
+        raise RuntimeError(f"the catalogue of vLLM has no salt for {path}; add the route to it")
+    return SaltField(SALT_FIELD, since)
+
 
 CACHE_FIELDS = frozenset({
     SALT_FIELD, "extra_key", "nvext", "kv_transfer_params", "ec_transfer_params", "request_id", "session_id", "priority",

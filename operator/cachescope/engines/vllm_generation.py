@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from cachescope.engines.routes import Dialect, Kind, Route, SaltField, Shape
-from cachescope.engines.vllm_fields import CACHE_FIELDS, IGNORED, REFUSED, SALT_FIELD, TEMPLATE, TRUNCATION
+from cachescope.engines.routes import Dialect, Kind, Route, Shape
+from cachescope.engines.vllm_fields import CACHE_FIELDS, IGNORED, REFUSED, TEMPLATE, TRUNCATION, salt_of
 
 _SAMPLING: Mapping[str, Kind] = {
     "frequency_penalty": Kind.NUMBER, "ignore_eos": Kind.BOOLEAN, "include_stop_str_in_output": Kind.BOOLEAN,
@@ -115,18 +115,17 @@ CHAT_COMPLETIONS = Route(
     dialect=Dialect.CHAT,
     body=Shape({**_CONTENT_OF_CHAT, **_SAMPLING_OF_CHAT}, CACHE_FIELDS | IGNORED, MappingProxyType(_REFUSED_IN_CHAT)),
     asks=(frozenset({"messages"}),),
-    # vllm-project/vllm#17045; older versions ignore the field and answer 200.
-    salt=SaltField(SALT_FIELD, since="0.9.0"),
+    salt=salt_of("/v1/chat/completions"),
     not_content=frozenset(_SAMPLING_OF_CHAT),
 )
-# One salt stands for all conversations of a batch, which are one client's. Before 0.25 the request had no such field.
+# One salt stands for all conversations of a batch, which are one client's.
 CHAT_BATCH = Route(
     method="POST",
     path="/v1/chat/completions/batch",
     dialect=Dialect.CHAT_BATCH,
     body=Shape({**_CONTENT_OF_BATCH, **_SAMPLING_OF_BATCH}, CACHE_FIELDS | IGNORED, MappingProxyType(_REFUSED_IN_BATCH)),
     asks=(frozenset({"messages"}),),
-    salt=SaltField(SALT_FIELD, since="0.25.0"),
+    salt=salt_of("/v1/chat/completions/batch"),
     not_content=frozenset(_SAMPLING_OF_BATCH),
 )
 COMPLETIONS = Route(
@@ -137,7 +136,7 @@ COMPLETIONS = Route(
         {**_CONTENT_OF_COMPLETION, **_SAMPLING_OF_COMPLETION}, CACHE_FIELDS | IGNORED, MappingProxyType(_REFUSED_IN_COMPLETION)
     ),
     asks=(frozenset({"prompt"}),),
-    salt=SaltField(SALT_FIELD, since="0.10.0"),
+    salt=salt_of("/v1/completions"),
     not_content=frozenset(_SAMPLING_OF_COMPLETION),
 )
 # `store` would keep prompts in the engine's memory for whoever knows the response's id; `stream_options` is unknown to vLLM here.
@@ -151,11 +150,10 @@ RESPONSES = Route(
         MappingProxyType(_REFUSED_IN_RESPONSE),
     ),
     asks=(frozenset({"input"}),),
-    salt=SaltField(SALT_FIELD, since="0.10.0"),
+    salt=salt_of("/v1/responses"),
     not_content=frozenset(_SAMPLING_OF_RESPONSE),
     forced=MappingProxyType({"store": False}),
 )
-# vllm-project/vllm#49498; the route existed from 0.12 on, without a salt.
 MESSAGES = Route(
     method="POST",
     path="/v1/messages",
@@ -164,7 +162,7 @@ MESSAGES = Route(
         {**_CONTENT_OF_MESSAGE, **_SAMPLING_OF_MESSAGE}, CACHE_FIELDS | _IGNORED_IN_MESSAGE, MappingProxyType(_REFUSED_IN_MESSAGE)
     ),
     asks=(frozenset({"messages", "max_tokens"}),),
-    salt=SaltField(SALT_FIELD, since="0.27.0"),
+    salt=salt_of("/v1/messages"),
     not_content=frozenset(_SAMPLING_OF_MESSAGE),
 )
 # It renders the prompt and counts; nothing of it reaches the engine's scheduler.

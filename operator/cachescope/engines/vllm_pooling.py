@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
-from cachescope.engines.routes import Dialect, Kind, Route, SaltField, Shape
-from cachescope.engines.vllm_fields import CACHE_FIELDS, IGNORED, REFUSED, SALT_FIELD, TEMPLATE, TRUNCATION
+from cachescope.engines.routes import Dialect, Kind, Route, Shape
+from cachescope.engines.vllm_fields import CACHE_FIELDS, IGNORED, REFUSED, TEMPLATE, TRUNCATION, salt_of
 
 _CONTENT: Mapping[str, Kind] = {"model": Kind.TEXT, "padding": Kind.TEXT, **TRUNCATION}
 _CONTENT_OF_INPUTS: Mapping[str, Kind] = {
@@ -36,9 +36,6 @@ _ANSWER_OF_RERANKING: Mapping[str, Kind] = {**_ANSWER, "top_n": Kind.INTEGER}
 
 _DROPPED = CACHE_FIELDS | IGNORED
 _INPUT_OR_MESSAGES = (frozenset({"input"}), frozenset({"messages"}))
-# From 0.16 all pooling requests had the field; scoring paths dropped it until 0.25 (`pooling/scoring/io_processor.py`).
-_SALT = SaltField(SALT_FIELD, since="0.16.0")
-_SALT_OF_PAIRS = SaltField(SALT_FIELD, since="0.25.0")
 
 EMBEDDINGS = Route(
     method="POST",
@@ -46,7 +43,7 @@ EMBEDDINGS = Route(
     dialect=Dialect.EMBEDDING,
     body=Shape({**_CONTENT_OF_INPUTS, **_ANSWER_OF_VECTORS}, _DROPPED, REFUSED),
     asks=_INPUT_OR_MESSAGES,
-    salt=_SALT,
+    salt=salt_of("/v1/embeddings"),
     not_content=frozenset(_ANSWER_OF_VECTORS),
 )
 POOLING = Route(
@@ -59,7 +56,7 @@ POOLING = Route(
         MappingProxyType({**REFUSED, "data": "input for engine plugins could name files and addresses; send `input`"}),
     ),
     asks=_INPUT_OR_MESSAGES,
-    salt=_SALT,
+    salt=salt_of("/pooling"),
     not_content=frozenset(_ANSWER_OF_VECTORS),
 )
 CLASSIFY = Route(
@@ -68,7 +65,7 @@ CLASSIFY = Route(
     dialect=Dialect.CLASSIFICATION,
     body=Shape({**_CONTENT_OF_INPUTS, **_ANSWER}, _DROPPED, REFUSED),
     asks=_INPUT_OR_MESSAGES,
-    salt=_SALT,
+    salt=salt_of("/classify"),
     not_content=frozenset(_ANSWER),
 )
 _PAIRS = (("queries", "documents"), ("queries", "items"), ("data_1", "data_2"), ("text_1", "text_2"))
@@ -82,7 +79,7 @@ SCORE = Route(
         REFUSED,
     ),
     asks=tuple(map(frozenset, _PAIRS)),
-    salt=_SALT_OF_PAIRS,
+    salt=salt_of("/score"),
     not_content=frozenset(_ANSWER),
 )
 # `return_documents` is Cohere's and Jina's; vLLM always returns them.
@@ -96,7 +93,7 @@ RERANK = Route(
         REFUSED,
     ),
     asks=(frozenset({"query", "documents"}),),
-    salt=_SALT_OF_PAIRS,
+    salt=salt_of("/rerank"),
     not_content=frozenset(_ANSWER_OF_RERANKING),
 )
 
@@ -105,8 +102,8 @@ ROUTES = (
     POOLING,
     CLASSIFY,
     SCORE,
-    replace(SCORE, path="/v1/score"),
+    replace(SCORE, path="/v1/score", salt=salt_of("/v1/score")),
     RERANK,
-    replace(RERANK, path="/v1/rerank"),
-    replace(RERANK, path="/v2/rerank"),
+    replace(RERANK, path="/v1/rerank", salt=salt_of("/v1/rerank")),
+    replace(RERANK, path="/v2/rerank", salt=salt_of("/v2/rerank")),
 )

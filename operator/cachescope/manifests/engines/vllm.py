@@ -11,7 +11,7 @@ from typing import Final
 from cachescope.core.adapters import OWN_OPTIONS, adapter_arguments
 from cachescope.core.front_doors import MIDDLEWARE, forbidden, options
 from cachescope.engines.routes import Capability
-from cachescope.engines.vllm import capability
+from cachescope.engines.vllm import SERVED, capability
 from cachescope.manifests.engines.launch import Adapters, Drain, Engine, Options, Serving
 
 # Without the variable vLLM loads every plugin that is installed; with nothing in it, none.
@@ -40,7 +40,7 @@ def _problems(serving: Serving, env: Mapping[str, str]) -> Iterator[str]:
 def _release_problems(version: str) -> Iterator[str]:
     verdict = capability(version)
     if verdict is not Capability.ENFORCED:
-        yield f"vLLM {version} is {verdict.value} for per-request salts; use a release of 0.31, 0.32 or 0.33"
+        yield f"vLLM {version} is {verdict.value} for per-request salts; use {SERVED}"
 
 
 ENGINE: Final = Engine(
