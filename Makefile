@@ -24,7 +24,7 @@ demo: NAMES := operator gateway guard vllm-cpu
 demo: cluster images ## Bring up a cluster, images and the demo, and print what each tenant could observe
 	$(RUN) -m e2e.demo
 
-test: checks coverage mutants model integration e2e ## All checks and tests
+test: checks coverage fakes mutants model integration e2e ## All checks and tests
 
 checks: $(VENV)/ok ## Format, lint, types, layers
 	$(VENV)/bin/ruff format --check .
@@ -35,6 +35,9 @@ checks: $(VENV)/ok ## Format, lint, types, layers
 
 unit: $(VENV)/ok ## Pure tests, without a network
 	$(RUN) -m pytest tests/unit -q -n auto
+
+fakes: $(VENV)/ok ## The conformance suite on the stub engine, and on engines that leak on purpose
+	$(RUN) -m pytest tests/conformance -q -n auto
 
 model: $(VENV)/ok ## The formal model of the fence, and every mutation of it that must be caught
 	$(RUN) -m pytest tests/model -q -n 2 -p no:hypothesispytest
@@ -110,4 +113,4 @@ $(VENV)/ok: requirements/dev.txt
 	$(VENV)/bin/pip install --quiet --require-hashes --no-deps -r requirements/dev.txt
 	touch $@
 
-.PHONY: help demo test checks unit model integration e2e faults soak mutants coverage bench cluster images down purge generate vectors lock
+.PHONY: help demo test checks unit fakes model integration e2e faults soak mutants coverage bench cluster images down purge generate vectors lock
