@@ -71,7 +71,11 @@ async def test_a_salt_that_streams_ignore_fails_streamed_alone() -> None:
 
 @pytest.mark.parametrize(("leak", "place"), [(Leak.HEADER, "header x-cache-salt"), (Leak.EXTRA_KEY, "field extra_key")])
 async def test_a_salt_that_something_else_overrides_fails_by_that_place_alone(leak: Leak, place: str) -> None:
-    assert failed(await report(leak)) == {(Rule.CHOSEN, place): EVERY}
+    together = "all headers" if "header" in place else "all fields"
+    assert failed(await report(leak)) == {
+        (Rule.CHOSEN, place): {CHAT, COMPLETION},
+        (Rule.CHOSEN, together): {f"{CHAT} streamed", f"{COMPLETION} streamed"},
+    }
 
 
 async def test_a_salt_that_several_answers_ignore_fails_by_them_alone() -> None:

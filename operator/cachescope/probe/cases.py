@@ -71,14 +71,14 @@ class Case:
         name: Names it among the experiments of a run; its prompts follow from it.
         asking: How each question is asked.
         identities: The two.
-        chosen: Where the other puts the owner's secret, to be taken for him; `None` where everybody is honest.
+        chosen: Where the other puts the owner's secret, to be taken for him; nowhere if everybody is honest.
         counted_only: Whether usage says nothing here, as where one request makes several answers that share among themselves.
     """
 
     name: str
     asking: Asking
     identities: tuple[Identity, Identity]
-    chosen: Place | None = None
+    chosen: tuple[Place, ...] = ()
     counted_only: bool = False
 
 
@@ -100,8 +100,8 @@ class Step:
 
     @property
     def agreed(self) -> bool:
-        """Whether the owner chooses too, as two clients can agree to; so it is in every second pair of trials."""
-        return self.trial // 2 % 2 == 1
+        """Whether the owner chooses too, as two clients can agree to: in every second trial, and in four in both directions."""
+        return (self.trial + self.trial // 2) % 2 == 1
 
 
 def plan(case: Case, tries: int, *, seed: str) -> tuple[Step, ...]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import base64
 import hashlib
 
-PROMPT_WORDS = 256
-"""More than a thousand tokens where a byte is a token, and several hundred elsewhere: several full blocks of any engine."""
+PROMPT_WORDS = 96
+"""Several full blocks of any engine: of 128 tokens where a byte is a token, of 16 where a word is one."""
 _WORD = 5
 
 

@@ -90,7 +90,11 @@ def question(case: Case, step: Step, *, model: str, seed: str) -> Question:
 
 def _chosen(case: Case, step: Step) -> tuple[Mapping[str, str], Json]:
     """Headers and fields that somebody adds who wants to be taken for the owner."""
-    if case.chosen is None or not (step.role is Role.OTHER or (step.agreed and step.role is not Role.WARM_UP)):
-        return {}, {}
     secret = case.identities[step.owner].secret
-    return case.chosen.headers(secret), case.chosen.fields(secret)
+    headers: dict[str, str] = {}
+    fields: dict[str, object] = {}
+    if step.role is Role.OTHER or (step.agreed and step.role is not Role.WARM_UP):
+        for place in case.chosen:
+            headers.update(place.headers(secret))
+            fields.update(place.fields(secret))
+    return headers, fields

@@ -21,18 +21,20 @@ from cachescope.probe.cases import Asking, Case, Identity
 from cachescope.probe.conformance import salts
 from cachescope.probe.conformance.checks import Experiment, Outcome, Refusal, Rule, route
 from cachescope.probe.conformance.salts import Pair
-from cachescope.probe.places import PLACES, SALT, Place
+from cachescope.probe.places import FIELDS, HEADERS, PLACES, SALT, Place
 
 Check = Experiment | Refusal
 
 ISOLATED = frozenset({Outcome.ISOLATED})
 ISOLATED_OR_REFUSED = frozenset({Outcome.ISOLATED, Outcome.REFUSED})
 LEAKS = frozenset({Outcome.LEAKS})
-BOTH_DIRECTIONS = 2
-ALONE_AND_AGREED = 4
+FEW = 2
+"""Trials of a variant: both directions, and a choice both alone and agreed."""
 
 # Several answers are sampled: an engine may refuse to make the same one twice.
 _ANSWERS: Mapping[str, object] = MappingProxyType({"n": 2, "temperature": 1})
+_ONE_BY_ONE: Mapping[str, tuple[Place, ...]] = MappingProxyType({str(place): (place,) for place in PLACES})
+_AT_ONCE: Mapping[str, tuple[Place, ...]] = MappingProxyType({"all headers": HEADERS, "all fields": FIELDS})
 _LOGPROBS: Mapping[Dialect, Mapping[str, object]] = MappingProxyType(
     {Dialect.CHAT: {"logprobs": True, "top_logprobs": 1}, Dialect.COMPLETION: {"logprobs": 1}}
 )
@@ -59,11 +61,12 @@ def _salted(asking: Asking, seed: str) -> Iterator[Check]:
     yield _experiment(Rule.SEPARATES, "", asking, plain)
     if not asking.streamed:
         # How salts are compared is not a matter of how the answer travels.
-        yield from (_experiment(Rule.NEAR, pair.name, asking, pair, tries=BOTH_DIRECTIONS) for pair in salts.near(seed))
-    yield from (_experiment(Rule.CHOSEN, str(place), asking, plain, chosen=place, tries=ALONE_AND_AGREED) for place in PLACES)
+        yield from (_experiment(Rule.NEAR, pair.name, asking, pair, tries=FEW) for pair in salts.near(seed))
+    for name, places in (_AT_ONCE if asking.streamed else _ONE_BY_ONE).items():
+        yield _experiment(Rule.CHOSEN, name, asking, plain, chosen=places, tries=FEW)
     if asking.dialect in _LOGPROBS:
-        yield _experiment(Rule.ANSWERS, "n=2", replace(asking, fields=_ANSWERS), plain, tries=BOTH_DIRECTIONS)
-        yield _experiment(Rule.LOGPROBS, "", replace(asking, fields=_LOGPROBS[asking.dialect]), plain, tries=BOTH_DIRECTIONS)
+        yield _experiment(Rule.ANSWERS, "n=2", replace(asking, fields=_ANSWERS), plain, tries=FEW)
+        yield _experiment(Rule.LOGPROBS, "", replace(asking, fields=_LOGPROBS[asking.dialect]), plain, tries=FEW)
     for name, value in salts.NO_SALTS.items():
         yield Refusal(Rule.LIMITS, name, replace(asking, fields={SALT.name: value}))
 
@@ -75,7 +78,7 @@ def _per_tenant(asking: Asking, seed: str) -> Iterator[Check]:
 
 
 def _experiment(
-    rule: Rule, detail: str, asking: Asking, pair: Pair, *, chosen: Place | None = None, tries: int | None = None
+    rule: Rule, detail: str, asking: Asking, pair: Pair, *, chosen: tuple[Place, ...] = (), tries: int | None = None
 ) -> Experiment:
     case = replace(_case(rule, detail, asking, pair.identities), chosen=chosen, counted_only=rule is Rule.ANSWERS)
     return Experiment(rule, detail, case, ISOLATED if rule is Rule.SEPARATES else ISOLATED_OR_REFUSED, tries)
