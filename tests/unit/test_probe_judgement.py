@@ -119,11 +119,19 @@ def test_a_counter_that_began_anew_says_nothing() -> None:
     assert judge([replace(each, cached_tokens=None) for each in found]).verdict is Verdict.NO_EVIDENCE
 
 
-@pytest.mark.parametrize("fields", [{"status": 500}, {"status": 0}, {"complete": False}], ids=str)
+UNANSWERED = [
+    ({"status": 500, "complete": False}, "answered with 500"),
+    ({"status": 0, "complete": False}, "answered with nothing"),
+    ({"complete": False}, "answered with 200, cut short or with an error in it"),
+]
+
+
+@pytest.mark.parametrize(("fields", "why"), UNANSWERED, ids=[why for _, why in UNANSWERED])
 @pytest.mark.parametrize("role", list(Role))
-def test_a_request_that_was_not_answered_fails_the_experiment(fields: dict[str, object], role: Role) -> None:
-    trial = -1 if role is Role.WARM_UP else 1
-    assert judge(changed(observations(), role, trial, **fields)).verdict is Verdict.FAILED
+def test_a_request_that_was_not_answered_fails_the_experiment(fields: dict[str, object], why: str, role: Role) -> None:
+    judged = judge(changed(observations(), role, -1 if role is Role.WARM_UP else 1, **fields))
+    assert judged.verdict is Verdict.FAILED
+    assert judged.why.endswith(why)
 
 
 def test_a_leak_is_a_leak_whatever_else_fails() -> None:

@@ -139,9 +139,8 @@ def _verdict(observations: Sequence[Observation], sources: Sequence[_Source], tr
             return Verdict.LEAKS, f"in {len(source.hits)} of {tries} tries somebody else's prompt was found ({source.name})"
     failed = next((observation for observation in observations if not observation.answered), None)
     if failed is not None:
-        return Verdict.FAILED, f"a request was answered with {failed.status or 'nothing'}" + (
-            "" if failed.complete else ", cut short"
-        )
+        cut = ", cut short or with an error in it" if failed.status == 200 else ""
+        return Verdict.FAILED, f"a request was answered with {failed.status or 'nothing'}{cut}"
     if not sources:
         return Verdict.NO_EVIDENCE, "neither usage nor a counter tells what was found"
     return _without_a_leak(sources, tries)

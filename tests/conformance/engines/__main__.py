@@ -17,6 +17,7 @@ from urllib.error import HTTPError
 from urllib.request import urlopen
 
 from cachescope.probe.conformance.profiles import Profile
+from e2e.cluster.layout import from_environment
 from tests.conformance.engines import venvs
 from tests.conformance.engines.catalogue import ENGINES, MODEL, ROOT, Engine
 
@@ -57,7 +58,7 @@ def _suite(engine: Engine, profile: Profile, url: str) -> int:
 def _process(engine: Engine) -> Iterator[str]:
     """The URL of a fresh process of an engine, once it answers. Its log is in the cache folder."""
     python = venvs.ready(engine)
-    port, log = _free_port(), venvs.folder() / f"{engine.label}.log"
+    port, log = _free_port(), from_environment().engines / f"{engine.label}.log"
     command = engine.command(python, venvs.model(engine, python), port)
     with log.open("w") as output, subprocess.Popen(command, stdout=output, stderr=output, env=venvs.environment(engine)) as process:
         try:

@@ -16,11 +16,6 @@ _STUBS = ROOT / "images/vllm-cpu/cuda_stubs.py"
 _PYTHON = "python3.11"
 
 
-def folder() -> Path:
-    """Where engines, models and logs are; `make purge` removes it."""
-    return from_environment().cache / "conformance"
-
-
 def ready(engine: Engine) -> Path:
     """The Python of an engine's environment, which is made if it is not there or its requirements are others now.
 
@@ -29,7 +24,7 @@ def ready(engine: Engine) -> Path:
     """
     requirements = ROOT / "requirements" / engine.requirements
     digest = hashlib.sha256(requirements.read_bytes() + _STUBS.read_bytes()).hexdigest()[:16]
-    venv = folder() / engine.label / digest
+    venv = from_environment().engines / engine.label / digest
     if not (venv / "ok").exists():
         shutil.rmtree(venv.parent, ignore_errors=True)
         _make(venv, requirements)

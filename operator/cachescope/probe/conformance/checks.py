@@ -46,7 +46,8 @@ class Experiment:
         case: The experiment.
         expected: Outcomes that pass. Where this is a leak, anything else fails: the expectation is then wrong.
         tries: Trials; `None` for the run's own number.
-        controlled: Whether it passes only if the owner found his prompt again in every trial.
+        controlled: Whether it passes only if the owner found his prompt again in half of the trials at least. An engine may lose
+            a prompt now and then; that it isolates needs every trial, and that is the judgement's own rule.
     """
 
     rule: Rule
@@ -110,5 +111,5 @@ def of_experiment(check: Experiment, judged: Judgement) -> Result:
     evidence = judged.evidence
     refused = judged.verdict is Verdict.FAILED and evidence.refused
     found = Outcome.REFUSED if refused else Outcome(judged.verdict.value)
-    passed = found in check.expected and (evidence.controls == evidence.tries or not check.controlled)
+    passed = found in check.expected and (2 * evidence.controls >= evidence.tries or not check.controlled)
     return Result(check.rule, check.detail, route(check.case.asking), check.expected, found, passed, judged.why, evidence)

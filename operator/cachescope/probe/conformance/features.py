@@ -101,12 +101,9 @@ async def _status(target: Target, path: str, dialect: Dialect, model: str, *, st
 
 
 async def _version(target: Target) -> str | None:
-    """As vLLM reports it, or llama.cpp."""
-    for path, name in (("/version", "version"), ("/props", "build_info")):
-        found = (await target.document(path) or {}).get(name)
-        if isinstance(found, str):
-            return found
-    return None
+    """As vLLM reports it; builds that others report, such as llama.cpp's, are no versions that somebody could declare."""
+    found = (await target.document("/version") or {}).get("version")
+    return found if isinstance(found, str) else None
 
 
 async def bypasses(prober: Prober, asking: Asking, identity: Identity) -> Mapping[str, str]:
