@@ -47,7 +47,9 @@ def application(options: argparse.Namespace, core: EngineCore, environ: Mapping[
         ValueError: A middleware is no class.
     """
     models = tuple(options.served_model_name or [options.model])
-    leaks = Leaks(frozenset(map(Leak, options.leak)), restarted=begun_before(environ))
+    names = frozenset(map(Leak, options.leak))
+    # Nobody else's folder gets a mark.
+    leaks = Leaks(names, restarted=Leak.AFTER_RESTART in names and begun_before(environ))
     app = Application(core, models=models, dev_mode=environ.get(DEV_MODE) == "1", leaks=leaks)
     for name in options.middleware:
         app.add_middleware(_middleware(name))

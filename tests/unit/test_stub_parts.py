@@ -64,6 +64,13 @@ def test_an_engine_knows_that_it_was_restarted_by_its_folder(tmp_path: Path) -> 
     assert begun_before({"STUB_FAULTS": str(tmp_path / "absent")}) is False
 
 
+def test_an_engine_is_restarted_only_where_that_matters(tmp_path: Path) -> None:
+    environ = {"STUB_FAULTS": str(tmp_path)}
+    for options, marks in (([], []), (["--leak", "header"], []), (["--leak", "after-restart"], [tmp_path / "begun"])):
+        server.application(server.arguments(["--model", "tiny", *options]), EngineCore(), environ)
+        assert list(tmp_path.iterdir()) == marks
+
+
 ASKED = Asked(chat=True, model="tiny", prompt=("t",), salt="0123456789-A", max_tokens=1, stream=False, include_usage=False)
 BENT = [
     (Leak.ONE_ROUTE, replace(ASKED, chat=False), ASKED, ""),

@@ -52,8 +52,8 @@ def conformance(  # noqa: PLR0913 - the options are what is declared
 
     if profile not in list(Profile):
         raise SpecError(f"{profile!r} is no profile; write {' or '.join(Profile)}")
-    chosen = seed or secrets.token_hex(_SEED_BYTES)
-    found = asyncio.run(_run(url, Declared(engine, version, Profile(profile)), chosen, model, tries, api_key))
+    declared, chosen = Declared(engine, version, Profile(profile)), seed or secrets.token_hex(_SEED_BYTES)
+    found = asyncio.run(_run(url, declared, seed=chosen, model=model, tries=tries, api_key=api_key))
     if report is not None:
         _write(report, text(found))
     for line in _lines(found):
@@ -64,9 +64,7 @@ def conformance(  # noqa: PLR0913 - the options are what is declared
         raise typer.Exit(1)
 
 
-async def _run(  # noqa: PLR0917 - what the options say
-    url: str, declared: Declared, seed: str, model: str | None, tries: int, api_key: str | None
-) -> Report:
+async def _run(url: str, declared: Declared, *, seed: str, model: str | None, tries: int, api_key: str | None) -> Report:
     from cachescope.probe.conformance.suite import run  # noqa: PLC0415 - the other commands have no use for it
     from cachescope.probe.engine_http import engine  # noqa: PLC0415 - the same
 

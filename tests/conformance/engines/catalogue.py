@@ -86,7 +86,7 @@ ENGINES = (
         _TINY_LLAMA,
         _vllm("--dtype", "float32", "--prefix-caching-hash-algo", "sha256"),
         _VLLM_ON_A_CPU,
-        MappingProxyType({Profile.SALTED: True, Profile.PER_TENANT: False}),
+        MappingProxyType({Profile.SALTED: True}),
     ),
     Engine(
         "vLLM",
