@@ -35,9 +35,9 @@ def ready(engine: Engine) -> Path:
 def _make(venv: Path, requirements: Path) -> None:
     python = venv / "bin" / "python"
     subprocess.run([_interpreter(), "-m", "venv", str(venv)], check=True)
-    subprocess.run(
-        [str(python), "-m", "pip", "install", "--quiet", "--require-hashes", "--no-deps", "-r", str(requirements)], check=True
-    )
+    # Compiled when they are imported: most modules never are.
+    install = ["-m", "pip", "install", "--quiet", "--no-compile", "--require-hashes", "--no-deps", "-r", str(requirements)]
+    subprocess.run([str(python), *install], check=True)
     for libraries in venv.glob("lib/python3*/site-packages/torch/lib"):
         subprocess.run([str(python), str(_STUBS), str(libraries)], check=True)
 
