@@ -24,7 +24,7 @@ demo: NAMES := operator gateway guard vllm-cpu
 demo: cluster images ## Bring up a cluster, images and the demo, and print what each tenant could observe
 	$(RUN) -m e2e.demo
 
-test: checks coverage mutants model integration e2e ## All checks and tests
+test: checks coverage fakes mutants model integration e2e ## All checks and tests
 
 checks: $(VENV)/ok ## Format, lint, types, layers
 	$(VENV)/bin/ruff format --check .
@@ -35,6 +35,12 @@ checks: $(VENV)/ok ## Format, lint, types, layers
 
 unit: $(VENV)/ok ## Pure tests, without a network
 	$(RUN) -m pytest tests/unit -q -n auto
+
+fakes: $(VENV)/ok ## The conformance suite on the stub engine, and on engines that leak on purpose
+	$(RUN) -m pytest tests/conformance -q -n auto
+
+conformance: $(VENV)/ok ## The same suite on real engines, which it installs; writes docs/conformance; ENGINES=vllm-0.32.0
+	$(RUN) -m tests.conformance.engines $(ENGINES)
 
 model: $(VENV)/ok ## The formal model of the fence, and every mutation of it that must be caught
 	$(RUN) -m pytest tests/model -q -n 2 -p no:hypothesispytest
@@ -83,7 +89,7 @@ images: cluster ## Build all images that changed, and load them into the cluster
 down: ## Remove the demo and the cluster; built binaries and images stay in the cache
 	$(PYTHON) -m e2e.demo.down
 
-purge: ## The same, and remove built binaries and images
+purge: ## The same, and remove built binaries, images and installed engines
 	$(PYTHON) -m e2e.demo.down --purge
 
 generate: $(VENV)/ok ## Write CRDs, values schema, reference and the page of engines anew from models and catalogue; ARGS=--check only compares
@@ -111,4 +117,4 @@ $(VENV)/ok: requirements/dev.txt
 	$(VENV)/bin/pip install --quiet --require-hashes --no-deps -r requirements/dev.txt
 	touch $@
 
-.PHONY: help demo test checks unit model integration e2e faults soak mutants coverage bench cluster images down purge generate vectors lock
+.PHONY: help demo test checks unit fakes conformance model integration e2e faults soak mutants coverage bench cluster images down purge generate vectors lock

@@ -31,6 +31,11 @@ class Layout:
         return self.cache / "containerd"
 
     @property
+    def engines(self) -> Path:
+        """Environments, models and logs of the engines that the conformance suite runs on."""
+        return self.cache / "conformance"
+
+    @property
     def lock(self) -> Path:
         """Held while the cluster changes, so that two runs do not meet."""
         return self.cache / "cluster.lock"

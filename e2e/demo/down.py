@@ -24,7 +24,9 @@ from images.layout import from_environment as images_layout
 def main(arguments: Sequence[str]) -> int:
     """Take the cluster down; returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m e2e.demo.down", description="Remove the demo and its cluster.")
-    parser.add_argument("--purge", action="store_true", help="also remove built programs, images and the builder's storage")
+    parser.add_argument(
+        "--purge", action="store_true", help="also remove built programs, images, installed engines and the builder's storage"
+    )
     purge: bool = parser.parse_args(arguments).purge
     layout = cluster_layout()
     try:
@@ -51,9 +53,9 @@ def leave_existing_cluster(layout: Layout) -> None:
 
 
 def remove_builds() -> None:
-    """Remove the builder's storage and its work; mounts first, since some lead out of the folder."""
+    """Remove the builder's storage and its work, and installed engines; mounts first, since some lead out of the folder."""
     layout = images_layout()
-    for folder in (layout.builder, layout.work):
+    for folder in (layout.builder, layout.work, cluster_layout().engines):
         unmount(folder)
         shutil.rmtree(folder, ignore_errors=True)
 

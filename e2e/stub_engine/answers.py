@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 from e2e.stub_engine.asking import Asked
@@ -19,13 +19,24 @@ def word(index: int) -> str:
     return f"word-{index} "
 
 
-def whole(asked: Asked, request: Request, token: Token) -> bytes:
-    """An answer that is not streamed, once its last token is made."""
-    text = "".join(word(index) for index in range(request.made))
-    content: Json = {"message": {"role": "assistant", "content": text}} if asked.chat else {"text": text}
+Answered = tuple[Request, Token]
+
+
+def whole(asked: Asked, answered: Sequence[Answered]) -> bytes:
+    """An answer that is not streamed, once the last token of each of its texts is made.
+
+    Its usage is about the prompt of the last of them, as in vLLM.
+    """
+    request, token = answered[-1]
     answer = _envelope(asked, request, token.fingerprint, "chat.completion")
-    answer["choices"] = [{"index": 0, **content, "logprobs": None, "finish_reason": "length"}]
-    return json.dumps({**answer, "usage": _usage(request, request.made)}).encode()
+    answer["choices"] = [_text(asked, index, each.made) for index, (each, _) in enumerate(answered)]
+    return json.dumps({**answer, "usage": _usage(asked, request, sum(each.made for each, _ in answered))}).encode()
+
+
+def _text(asked: Asked, index: int, made: int) -> Json:
+    text = "".join(map(word, range(made)))
+    content: Json = {"message": {"role": "assistant", "content": text}} if asked.chat else {"text": text}
+    return {"index": index, **content, "logprobs": None, "finish_reason": "length"}
 
 
 async def streamed(asked: Asked, request: Request, tokens: AsyncIterator[Token]) -> AsyncIterator[bytes]:
@@ -38,7 +49,7 @@ async def streamed(asked: Asked, request: Request, tokens: AsyncIterator[Token])
     async for token in tokens:
         yield _event({**_envelope(asked, request, token.fingerprint, "chat.completion.chunk"), "choices": [_choice(asked, token)]})
     if token is not None and asked.include_usage:
-        usage = {"choices": [], "usage": _usage(request, token.index + 1)}
+        usage = {"choices": [], "usage": _usage(asked, request, token.index + 1)}
         yield _event({**_envelope(asked, request, token.fingerprint, "chat.completion.chunk"), **usage})
     yield b"data: [DONE]\n\n"
 
@@ -66,12 +77,12 @@ def _envelope(asked: Asked, request: Request, fingerprint: Fingerprint, chat_obj
     }
 
 
-def _usage(request: Request, made: int) -> Json:
+def _usage(asked: Asked, request: Request, made: int) -> Json:
     return {
         "prompt_tokens": len(request.prompt),
         "completion_tokens": made,
         "total_tokens": len(request.prompt) + made,
-        "prompt_tokens_details": {"cached_tokens": request.cached_tokens},
+        "prompt_tokens_details": {"cached_tokens": request.cached_tokens if asked.tells_cached else 0},
     }
 
 

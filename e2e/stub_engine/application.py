@@ -16,6 +16,7 @@ from e2e.stub_engine import answers, asking
 from e2e.stub_engine.asking import Asked, AskingError
 from e2e.stub_engine.core import EngineCore, Request
 from e2e.stub_engine.engine_client import EngineClient
+from e2e.stub_engine.leaks import Leaks
 from e2e.stub_engine.metrics import exposition
 
 Scope = MutableMapping[str, Any]
@@ -45,13 +46,15 @@ class Application:
         core: The engine.
         models: Names that it serves.
         dev_mode: Whether `POST /reset_prefix_cache` is there.
+        leaks: What it does wrong with salts; nothing by default.
 
     Attributes:
         state: What it shares.
     """
 
-    def __init__(self, core: EngineCore, *, models: tuple[str, ...], dev_mode: bool = False) -> None:
+    def __init__(self, core: EngineCore, *, models: tuple[str, ...], dev_mode: bool = False, leaks: Leaks | None = None) -> None:
         self.state = State(EngineClient(core))
+        self._leaks = leaks or Leaks()
         self._core = core
         self._models = models
         self._middleware: list[Callable[[App], App]] = []
@@ -114,22 +117,26 @@ class Application:
         except AskingError as error:
             await _answer(send, answers.error(str(error), error.status), status=error.status)
             return
-        request = Request(_request_id(scope, asked), asked.prompt, asked.salt, asked.max_tokens)
+        asked = self._leaks.applied(asked, scope["headers"])
+        requests = [Request(_request_id(scope, asked), asked.prompt, asked.salt, asked.max_tokens) for _ in range(asked.answers)]
         if asked.stream:
-            events = answers.streamed(asked, request, self.state.engine_client.generate(request))
+            events = answers.streamed(asked, requests[0], self.state.engine_client.generate(requests[0]))
             await self._unless_gone(receive, _stream(send, events), wait=True)
         else:
-            await self._whole(asked, request, receive, send)
+            await self._whole(asked, requests, receive, send)
 
-    async def _whole(self, asked: Asked, request: Request, receive: Receive, send: Send) -> None:
+    async def _whole(self, asked: Asked, requests: list[Request], receive: Receive, send: Send) -> None:
         # What vLLM answers when its handler was cancelled.
         body = b"null"
 
         async def generate() -> None:
             nonlocal body
-            async for token in self.state.engine_client.generate(request):
-                if token.last:
-                    body = answers.whole(asked, request, token)
+            answered: list[answers.Answered] = []
+            for request in requests:
+                made = self.state.engine_client.generate(request)
+                answered.extend([(request, token) async for token in made if token.last])
+            if len(answered) == len(requests):
+                body = answers.whole(asked, answered)
 
         await self._unless_gone(receive, generate(), wait=False)
         await _answer(send, body)

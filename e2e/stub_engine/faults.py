@@ -16,6 +16,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 VARIABLE = "STUB_FAULTS"
+BEGUN = "begun"
+"""The engine's own mark in that folder, which outlives a container: whoever finds it there has been restarted."""
 NEVER_CONFIRM, IGNORE_ABORT, BUSY = "never-confirm", "ignore-abort", "busy"
 SLOW_START, SLOW_PREFILL = "slow-start", "slow-prefill"
 
@@ -48,3 +50,13 @@ class Faults:
 def from_environment(environ: Mapping[str, str]) -> Faults:
     """The faults of the folder that the environment names."""
     return Faults(Path(environ[VARIABLE]) if environ.get(VARIABLE) else None)
+
+
+def begun_before(environ: Mapping[str, str]) -> bool:
+    """Whether an engine began before with the same folder; from now on one has. Without a folder nobody can tell."""
+    folder = Path(environ[VARIABLE]) if environ.get(VARIABLE) else None
+    if folder is None or not folder.is_dir():
+        return False
+    begun = (folder / BEGUN).exists()
+    (folder / BEGUN).touch()
+    return begun

@@ -19,7 +19,8 @@ import uvicorn
 from e2e.stub_engine import wall_clock
 from e2e.stub_engine.application import App, Application
 from e2e.stub_engine.core import EngineCore
-from e2e.stub_engine.faults import SLOW_START, Faults, from_environment
+from e2e.stub_engine.faults import SLOW_START, Faults, begun_before, from_environment
+from e2e.stub_engine.leaks import Leak, Leaks
 
 DEV_MODE = "VLLM_SERVER_DEV_MODE"
 
@@ -37,6 +38,7 @@ def arguments(args: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--max-num-seqs", type=int, default=4)
     parser.add_argument("--token-seconds", type=float, default=0.002, help="seconds for each token; the stub's own")
     parser.add_argument("--clock-offset", type=float, default=0.0, help="seconds by which its wall clock is off; the stub's own")
+    parser.add_argument("--leak", action="append", default=[], choices=list(Leak), help="what it does wrong; the stub's own")
     return parser.parse_known_args(args)[0]
 
 
@@ -47,7 +49,10 @@ def application(options: argparse.Namespace, core: EngineCore, environ: Mapping[
         ValueError: A middleware is no class.
     """
     models = tuple(options.served_model_name or [options.model])
-    app = Application(core, models=models, dev_mode=environ.get(DEV_MODE) == "1")
+    names = frozenset(map(Leak, options.leak))
+    # Nobody else's folder gets a mark.
+    leaks = Leaks(names, restarted=Leak.AFTER_RESTART in names and begun_before(environ))
+    app = Application(core, models=models, dev_mode=environ.get(DEV_MODE) == "1", leaks=leaks)
     for name in options.middleware:
         app.add_middleware(_middleware(name))
     return app

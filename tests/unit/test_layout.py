@@ -33,7 +33,7 @@ def test_files_and_functions_stay_small(path: Path) -> None:
 
 def test_purge_removes_what_was_built_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CACHESCOPE_CACHE", str(tmp_path))
-    for name in ("buildah/root", "images/log", "somebody/else"):
+    for name in ("buildah/root", "conformance/vllm", "images/log", "somebody/else"):
         (tmp_path / name).mkdir(parents=True)
     down.remove_builds()
     assert [path.name for path in tmp_path.iterdir()] == ["somebody"]

@@ -358,8 +358,15 @@ async def test_the_route_of_a_reset_is_there_in_development_alone(engine: Engine
         ({"prompt": 7}, 400),
         ({"prompt": ["two", "prompts"]}, 400),
         ({"max_tokens": -1}, 400),
-        ({"n": 2}, 400),
+        ({"n": 17}, 400),
+        ({"n": 2, "stream": True}, 400),
         ({"cache_salt": ""}, 400),
+        ({"cache_salt": 7}, 400),
+        ({"cache_salt": "s" * 129}, 400),
+        ({"cache_salt": "s" * 128}, 200),
+        ({"cache_salt": "a/b"}, 400),
+        ({"cache_salt": "a\0b"}, 400),
+        ({"cache_salt": "a\n"}, 200),
         ({"prompt": [1, 2, 3]}, 200),
     ],
 )
@@ -367,6 +374,14 @@ async def test_what_the_stub_cannot_answer_is_refused(engine: Engine, fields: di
     sent = await _send(engine.app, COMPLETION, json.dumps({"model": "tiny", "prompt": "a", **fields}).encode()).done()
     assert sent.status == status
     assert sent.document.get("error", {}).get("code", 200) == status
+
+
+async def test_several_answers_have_one_prompt_each_and_share_it(engine: Engine) -> None:
+    document = (await _ask(engine, "a", n=2).done()).document
+    assert [(choice["index"], choice["text"]) for choice in document["choices"]] == [(0, "word-0 word-1 "), (1, "word-0 word-1 ")]
+    assert document["usage"]["completion_tokens"] == 4
+    assert document["usage"]["prompt_tokens_details"]["cached_tokens"] == FULL_BLOCKS, "of the last answer's prompt, as in vLLM"
+    assert engine.core.cache.hits == FULL_BLOCKS
 
 
 async def test_health_and_models_are_served(engine: Engine) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,9 +12,11 @@ from cachescope.api.pools import ServingPool
 from cachescope.manifests.engine_command import command
 from e2e.stack.stub_pool import document
 from e2e.stub_engine import server
+from e2e.stub_engine.asking import Asked
 from e2e.stub_engine.core import EngineCore
-from e2e.stub_engine.faults import Faults, from_environment
+from e2e.stub_engine.faults import Faults, begun_before, from_environment
 from e2e.stub_engine.fingerprint import Fingerprint, read
+from e2e.stub_engine.leaks import Leak, Leaks
 from e2e.stub_engine.prefix_cache import BLOCK_TOKENS, PrefixCache
 
 FULL_BLOCKS = 2 * BLOCK_TOKENS
@@ -53,6 +56,54 @@ def test_a_fault_names_its_seconds(tmp_path: Path) -> None:
 def test_faults_without_a_folder_are_off(tmp_path: Path) -> None:
     assert not Faults().active("never-confirm")
     assert from_environment({"STUB_FAULTS": str(tmp_path / "absent")}).seconds("slow-start") == 0
+
+
+def test_an_engine_knows_that_it_was_restarted_by_its_folder(tmp_path: Path) -> None:
+    environ = {"STUB_FAULTS": str(tmp_path)}
+    assert [begun_before(environ), begun_before(environ), begun_before({})] == [False, True, False]
+    assert begun_before({"STUB_FAULTS": str(tmp_path / "absent")}) is False
+
+
+def test_an_engine_is_restarted_only_where_that_matters(tmp_path: Path) -> None:
+    environ = {"STUB_FAULTS": str(tmp_path)}
+    for options, marks in (([], []), (["--leak", "header"], []), (["--leak", "after-restart"], [tmp_path / "begun"])):
+        server.application(server.arguments(["--model", "tiny", *options]), EngineCore(), environ)
+        assert list(tmp_path.iterdir()) == marks
+
+
+ASKED = Asked(chat=True, model="tiny", prompt=("t",), salt="0123456789-A", max_tokens=1, stream=False, include_usage=False)
+BENT = [
+    (Leak.ONE_ROUTE, replace(ASKED, chat=False), ASKED, ""),
+    (Leak.FIRST_CHARACTERS, ASKED, replace(ASKED, salt="0123456"), "01234567"),
+    (Leak.LETTER_CASE, ASKED, replace(ASKED, salt="0123456"), "0123456789-a"),
+    (Leak.STREAMED, replace(ASKED, stream=True), ASKED, ""),
+    (Leak.EXTRA_KEY, replace(ASKED, extra_key="other"), ASKED, "other"),
+    (Leak.SEVERAL_ANSWERS, replace(ASKED, answers=2), ASKED, ""),
+]
+
+
+@pytest.mark.parametrize(("leak", "bent", "straight", "salt"), BENT, ids=[leak for leak, *_ in BENT])
+def test_a_leak_is_where_it_says_and_nowhere_else(leak: Leak, bent: Asked, straight: Asked, salt: str) -> None:
+    leaks = Leaks(frozenset({leak}))
+    assert leaks.applied(bent, []).salt == salt
+    assert leaks.applied(straight, []) == straight
+    assert Leaks().applied(bent, []) == bent
+
+
+def test_a_leak_by_a_header_is_there_with_the_header_alone() -> None:
+    leaks = Leaks(frozenset({Leak.HEADER}))
+    assert leaks.applied(ASKED, [(b"x-cache-salt", b"other")]).salt == "other"
+    assert leaks.applied(ASKED, [(b"x-other", b"other")]) == ASKED
+
+
+def test_an_engine_that_forgets_salts_does_so_after_a_restart() -> None:
+    names = frozenset({Leak.AFTER_RESTART})
+    assert [Leaks(names, restarted=restarted).applied(ASKED, []).salt for restarted in (False, True)] == [ASKED.salt, ""]
+
+
+def test_an_engine_that_leaks_untold_says_nothing_of_what_it_found() -> None:
+    applied = Leaks(frozenset({Leak.UNTOLD})).applied(ASKED, [])
+    assert (applied.salt, applied.tells_cached) == ("", False)
 
 
 def no_class() -> None:

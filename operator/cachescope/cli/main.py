@@ -11,6 +11,7 @@ import typer
 
 from cachescope import __version__, logs
 from cachescope.cli import keys, output
+from cachescope.cli.conformance import conformance
 from cachescope.cli.doctor.command import doctor
 from cachescope.cli.explain import explain
 from cachescope.cli.restored import restored
@@ -30,6 +31,7 @@ app.command("rollback")(rollback)
 app.add_typer(revoke, name="revoke")
 app.add_typer(readmit, name="readmit")
 app.command("restored")(restored)
+app.command("conformance")(conformance)
 
 ConfigFolder = Annotated[Path, typer.Option("--config", help="Folder of the mounted configuration.")]
 Socket = Annotated[str, typer.Option("--socket", help="Unix socket between Envoy and the processor.")]
