@@ -6,20 +6,26 @@ are in `test_isolation`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import httpx2 as httpx
 import openai
 import pytest
 
+from cachescope.core.labels import GUARD_METRICS_PORT
 from cachescope.engines.vllm import ROUTES
-from e2e.stack import client
+from e2e.demo.cases import BLOCK_TOKENS
+from e2e.stack import client, kubectl
 from e2e.stack.client import MODEL
+from e2e.stack.install import ENGINE_PODS
 
 TRIES = 50
 TOKENS = 300
 """Two full blocks, and less than three."""
+_HITS = re.compile(r"^vllm:prefix_cache_hits_total\{[^}]*\} (\S+)$", re.MULTILINE)
 A, SAME_SCOPE, B = "blue-carol", "blue-dan", "red-alice"
 Clients = dict[str, openai.OpenAI]
 Fields = dict[str, Any]
@@ -53,7 +59,6 @@ def _of_prompt(answer: Fields) -> int:
 
 REACH_THE_CACHE = [
     Asked("/v1/chat/completions", lambda text: {"messages": _said(text), "max_tokens": 2}, _of_prompt),
-    Asked("/v1/chat/completions/batch", lambda text: {"messages": [_said(text)], "max_tokens": 2}, _of_prompt),
     Asked("/v1/completions", lambda text: {"prompt": text, "max_tokens": 2}, _of_prompt),
     Asked(
         "/v1/responses",
@@ -66,6 +71,8 @@ REACH_THE_CACHE = [
         lambda answer: int(answer["usage"].get("cache_read_input_tokens") or 0),
     ),
 ]
+BATCH = "/v1/chat/completions/batch"
+"""Its answers do not say what was found, so that the engine's own counter is asked."""
 REACH_NO_CACHE = [
     Asked("/tokenize", lambda text: {"messages": _said(text)}, lambda answer: int(answer["count"])),
     Asked("/v1/messages/count_tokens", lambda text: {"messages": _said(text)}, lambda answer: int(answer["input_tokens"])),
@@ -78,7 +85,7 @@ every_caching_route = pytest.mark.parametrize("ask", REACH_THE_CACHE, ids=lambda
 
 
 def test_every_route_of_the_catalogue_is_asked_here() -> None:
-    asked = {each.path for each in (*REACH_THE_CACHE, *REACH_NO_CACHE)} | {"/detokenize"}
+    asked = {each.path for each in (*REACH_THE_CACHE, *REACH_NO_CACHE)} | {BATCH, "/detokenize"}
     assert {path for _, path in ROUTES} == asked | OF_OTHER_MODELS
 
 
@@ -96,6 +103,14 @@ def test_what_one_route_left_is_found_by_no_other_scope_on_another(who: Clients,
     client.found(who[A], texts)
     assert _cached(ask, who[B], texts) == [0] * len(texts)
     assert min(client.found(who[A], texts)) > 0
+
+
+def test_a_batch_reuses_nothing_across_scopes(who: Clients) -> None:
+    texts = [client.prompt(TOKENS) for _ in range(TRIES)]
+    with kubectl.forwarded_pod(ENGINE_PODS, GUARD_METRICS_PORT) as address:
+        found = [_found_by_batches(who[name], texts, address) for name in (A, B, SAME_SCOPE)]
+    assert found[:2] == [0, 0]
+    assert found[2] >= TRIES * BLOCK_TOKENS, "the control: at least a block of each"
 
 
 @pytest.mark.parametrize("ask", REACH_NO_CACHE, ids=lambda ask: ask.path)
@@ -126,6 +141,21 @@ def posted(who: openai.OpenAI, path: str, body: Fields) -> Fields:
     """The answer to a request on any path of the gateway."""
     answer: Fields = who.post(str(who.base_url.copy_with(path=path)), body=body, cast_to=dict[str, Any])
     return answer
+
+
+def _found_by_batches(who: openai.OpenAI, texts: list[str], metrics: str) -> int:
+    """Tokens that the engine found in its cache while somebody sent batches of two texts, and nobody anything else."""
+    before = _hits(metrics)
+    pairs = [texts[at : at + 2] for at in range(0, len(texts), 2)]
+    fields = [{"model": MODEL, "messages": [_said(text) for text in pair], "max_tokens": 2} for pair in pairs]
+    client.at_once(lambda body: posted(who, BATCH, body), fields)
+    return _hits(metrics) - before
+
+
+def _hits(metrics: str) -> int:
+    counted = _HITS.search(httpx.get(f"http://{metrics}/metrics", timeout=10).text)
+    assert counted, "the engine counts no hits"
+    return int(float(counted[1]))
 
 
 def _cached(ask: Asked, who: openai.OpenAI, texts: list[str]) -> list[int]:
