@@ -28,7 +28,14 @@ def generated() -> str:
 
 
 def _started() -> list[str]:
-    columns = ("options read from", "command line", "guard", "adapters are asked for as", "running requests", "declared elsewhere")
+    columns = (
+        "options read from",
+        "command line",
+        "guard",
+        "adapters are asked for as",
+        "running requests",
+        "the command line says by itself",
+    )
     return _table("engine", columns, map(_start, ENGINES.values()))
 
 

@@ -89,6 +89,17 @@ def test_all_that_the_catalogue_demands_is_rendered_and_nothing_that_says_the_op
     assert needed <= {*given}, "without it nothing shows a hit"
 
 
+@pytest.mark.parametrize("engine", sorted(set(ENGINES) - {"custom"}))
+def test_how_reuse_is_switched_off_is_what_is_rendered(engine: str) -> None:
+    known = facts(ENGINES[engine].type)
+    assert known.off
+    words = set(known.off.about.replace("=", " ").split())
+    reusing, fresh = (_rendered(engine, reuse=reuse, adapters=False) for reuse in (True, False))
+    told = {*fresh.args, *fresh.env} - {*reusing.args, *reusing.env}
+    assert told <= words
+    assert told or engine in {"LMDeploy", "TensorRT-LLM"}, "these are told by leaving an option out, and by a file"
+
+
 def test_the_catalogue_demands_something_of_every_engine_that_takes_options_for_it() -> None:
     counts = {engine: len(facts(known.type).overrides) for engine, known in ENGINES.items()}
     assert {engine for engine, count in counts.items() if not count} == {"TensorRT-LLM", "custom"}

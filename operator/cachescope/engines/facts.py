@@ -11,8 +11,7 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 
 from cachescope.api.documents import Strict
-from cachescope.engines.evidence import Basis, Evidence, Release, Step, Steps, Text, ascending, enforcing
-from cachescope.engines.routes import Capability
+from cachescope.engines.evidence import Basis, Evidence, Judgement, Release, Step, Steps, Text, ascending, enforcing
 
 
 class EngineType(StrEnum):
@@ -112,18 +111,10 @@ class RouteFact(Strict):
         return self
 
 
-class Algorithm(Evidence):
-    """A hash of blocks. `why` follows its name in a sentence."""
+class Algorithm(Judgement):
+    """A hash of blocks."""
 
     name: Text
-    capability: Capability
-    why: Text
-
-    @model_validator(mode="after")
-    def _only_what_was_read_enforces(self) -> Self:
-        if self.capability is Capability.ENFORCED and self.basis is not Basis.READ:
-            raise ValueError("only what was read enforces")
-        return self
 
 
 class DefaultHash(Evidence):

@@ -27,11 +27,6 @@ from cachescope.engines.facts import EngineType, Mode
 LOOPBACK: Final = "127.0.0.1"
 FILES_FOLDER: Final = "/etc/cachescope/engine"
 """Where an engine finds the files that it is told of."""
-MODEL: Final = "declare it in model.source, and remove it here"
-NAME: Final = "declare it in model.name, and remove it here"
-ADAPTERS: Final = "declare adapters in engine.adapters, and remove it here"
-ADDRESS: Final = "remove it"
-"""What to do about settings that the platform gives."""
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 _REUSING: Final = frozenset({Mode.SHARED, Mode.PER_TENANT})
 
@@ -42,6 +37,15 @@ class Drain(StrEnum):
     BY_OPTION = "an option of its own says how long it may take"
     ON_SIGNAL = "it ends them by itself once it is told to stop"
     BEFORE_SIGNAL = "it cuts them, so it is told to stop only after that time"
+
+
+class Instead(StrEnum):
+    """What people do instead of giving an option that the command line gives by itself."""
+
+    MODEL = "declare it in model.source, and remove it here"
+    NAME = "declare it in model.name, and remove it here"
+    ADAPTERS = "declare adapters in engine.adapters, and remove it here"
+    NOTHING = "remove it"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +117,7 @@ class Engine:
     tried: bool = False
     program: tuple[str, ...]
     arguments: Callable[[Serving], list[str]]
-    owned: Mapping[str, str] = field(default_factory=dict)
+    owned: Mapping[str, Instead] = field(default_factory=dict)
     own_problems: Callable[[Serving], Iterator[str]] = lambda _serving: iter(())
     releases: Callable[[str], Iterator[str]] = lambda _version: iter(())
     variables: Mapping[str, str] = field(default_factory=dict)

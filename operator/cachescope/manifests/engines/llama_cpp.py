@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Final
 
 from cachescope.engines.facts import EngineType
-from cachescope.manifests.engines.launch import ADDRESS, MODEL, NAME, Adapters, Drain, Engine, Serving, demanded_options
+from cachescope.manifests.engines.launch import Adapters, Drain, Engine, Instead, Serving, demanded_options
 
 _TYPE: Final = EngineType.LLAMA_CPP
 _ADAPTERS: Final = Adapters(why_not="llama.cpp tells no adapter by a request's model; merge each into a model, and give it a pool")
@@ -34,7 +34,7 @@ ENGINE: Final = Engine(
     tried=True,
     program=("/app/llama-server",),
     arguments=_arguments,
-    owned={"--model": MODEL, "--alias": NAME, "--host": ADDRESS, "--port": ADDRESS},
+    owned={"--model": Instead.MODEL, "--alias": Instead.NAME, "--host": Instead.NOTHING, "--port": Instead.NOTHING},
     asks_itself=False,
     drain=Drain.BEFORE_SIGNAL,
     adapters=_ADAPTERS,

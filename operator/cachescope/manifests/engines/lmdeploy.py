@@ -13,17 +13,7 @@ from __future__ import annotations
 from typing import Final
 
 from cachescope.engines.facts import EngineType
-from cachescope.manifests.engines.launch import (
-    ADAPTERS,
-    ADDRESS,
-    NAME,
-    Adapters,
-    Drain,
-    Engine,
-    Serving,
-    demanded_options,
-    parallel,
-)
+from cachescope.manifests.engines.launch import Adapters, Drain, Engine, Instead, Serving, demanded_options, parallel
 
 _TYPE: Final = EngineType.LMDEPLOY
 _SPREAD = frozenset({"--dp", "--ep", "--cp", "--nnodes"})
@@ -53,7 +43,12 @@ ENGINE: Final = Engine(
     source="lmdeploy 0.18.0",
     program=("lmdeploy",),
     arguments=_arguments,
-    owned={"--model-name": NAME, "--server-name": ADDRESS, "--server-port": ADDRESS, "--adapters": ADAPTERS},
+    owned={
+        "--model-name": Instead.NAME,
+        "--server-name": Instead.NOTHING,
+        "--server-port": Instead.NOTHING,
+        "--adapters": Instead.ADAPTERS,
+    },
     drain=Drain.ON_SIGNAL,
     adapters=Adapters(asked_as="{adapter}"),
 )

@@ -10,27 +10,16 @@ from __future__ import annotations
 from typing import Final
 
 from cachescope.engines.facts import EngineType
-from cachescope.manifests.engines.launch import (
-    ADAPTERS,
-    ADDRESS,
-    MODEL,
-    NAME,
-    Adapters,
-    Drain,
-    Engine,
-    Serving,
-    demanded_options,
-    parallel,
-)
+from cachescope.manifests.engines.launch import Adapters, Drain, Engine, Instead, Serving, demanded_options, parallel
 
 _TYPE: Final = EngineType.SGLANG
 _OWNED: Final = {
-    "--model-path": MODEL,
-    "--served-model-name": NAME,
-    "--host": ADDRESS,
-    "--port": ADDRESS,
-    "--enable-lora": ADAPTERS,
-    "--lora-paths": ADAPTERS,
+    "--model-path": Instead.MODEL,
+    "--served-model-name": Instead.NAME,
+    "--host": Instead.NOTHING,
+    "--port": Instead.NOTHING,
+    "--enable-lora": Instead.ADAPTERS,
+    "--lora-paths": Instead.ADAPTERS,
 }
 _SPREAD = frozenset({"--tp", "--tensor-parallel-size", "--dp", "--dp-size", "--data-parallel-size", "--pp-size", "--nnodes"})
 

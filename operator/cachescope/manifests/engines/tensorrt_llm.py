@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from cachescope.engines.facts import EngineType
-from cachescope.manifests.engines.launch import ADDRESS, FILES_FOLDER, NAME, Adapters, Drain, Engine, Serving, parallel
+from cachescope.manifests.engines.launch import FILES_FOLDER, Adapters, Drain, Engine, Instead, Serving, parallel
 
 _FILE = "options.yaml"
 _SPREAD = frozenset({"--tensor-parallel-size", "--pipeline-parallel-size", "--pp-size", "--context-parallel-size", "--cp-size"})
@@ -44,7 +44,7 @@ ENGINE: Final = Engine(
     source="TensorRT-LLM 0ad591fc",
     program=("trtllm-serve",),
     arguments=_arguments,
-    owned={"--served-model-name": NAME, "--host": ADDRESS, "--port": ADDRESS},
+    owned={"--served-model-name": Instead.NAME, "--host": Instead.NOTHING, "--port": Instead.NOTHING},
     files=_files,
     metrics="/prometheus/metrics",
     drain=Drain.BEFORE_SIGNAL,

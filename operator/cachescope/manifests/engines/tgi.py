@@ -15,21 +15,16 @@ from collections.abc import Iterator
 from typing import Final
 
 from cachescope.engines.facts import EngineType
-from cachescope.manifests.engines.launch import (
-    ADAPTERS,
-    ADDRESS,
-    MODEL,
-    Adapters,
-    Drain,
-    Engine,
-    Serving,
-    demanded_options,
-    parallel,
-)
+from cachescope.manifests.engines.launch import Adapters, Drain, Engine, Instead, Serving, demanded_options, parallel
 
 _TYPE: Final = EngineType.TGI
 _NAME = "tgi"
-_OWNED: Final = {"--model-id": MODEL, "--hostname": ADDRESS, "--port": ADDRESS, "--lora-adapters": ADAPTERS}
+_OWNED: Final = {
+    "--model-id": Instead.MODEL,
+    "--hostname": Instead.NOTHING,
+    "--port": Instead.NOTHING,
+    "--lora-adapters": Instead.ADAPTERS,
+}
 
 
 def _problems(serving: Serving) -> Iterator[str]:

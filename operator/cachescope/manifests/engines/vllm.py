@@ -13,7 +13,7 @@ from cachescope.core.front_doors import MIDDLEWARE
 from cachescope.engines.facts import EngineType
 from cachescope.engines.routes import Capability
 from cachescope.engines.vllm import SERVED, capability
-from cachescope.manifests.engines.launch import ADAPTERS, Adapters, Drain, Engine, Serving, demanded_options
+from cachescope.manifests.engines.launch import Adapters, Drain, Engine, Instead, Serving, demanded_options
 
 _TYPE: Final = EngineType.VLLM
 
@@ -41,7 +41,7 @@ ENGINE: Final = Engine(
     tried=True,
     program=("python3", "-m", "vllm.entrypoints.openai.api_server"),
     arguments=_arguments,
-    owned=dict.fromkeys(sorted(OWN_OPTIONS), ADAPTERS),
+    owned=dict.fromkeys(sorted(OWN_OPTIONS), Instead.ADAPTERS),
     releases=_release_problems,
     variables={"VLLM_NO_USAGE_STATS": "1"},
     drain=Drain.BY_OPTION,
