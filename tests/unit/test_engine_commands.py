@@ -360,4 +360,4 @@ def test_what_a_placeholder_becomes_is_no_placeholder() -> None:
 
 def test_the_reuse_of_a_custom_engine_cannot_be_switched_off() -> None:
     (problem,) = _problems("custom", reuse=False)
-    assert problem.endswith("give each tenant a pool")
+    assert problem.endswith("; use isolation PerTenant")

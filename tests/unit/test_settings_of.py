@@ -7,6 +7,7 @@ import pytest
 from cachescope.core.front_doors import forbidden
 from cachescope.engines.catalogue import facts
 from cachescope.engines.facts import EngineType, Mode
+from cachescope.engines.routes import Capability
 from cachescope.engines.settings_of import problems
 from tests.unit.pools_of_engines import judged
 
@@ -306,6 +307,13 @@ def test_a_declared_hash_that_keeps_salts_apart_is_the_one_that_is_set() -> None
         return found.value
 
     assert [hashed(name) for name in (None, "sha256", "sha256_cbor", "xxhash")] == ["sha256", "sha256", "sha256_cbor", "sha256"]
+
+
+def test_the_guard_and_the_catalogue_let_the_same_hashes_pass() -> None:
+    hashes = facts(EngineType.VLLM).hashes
+    assert hashes
+    for item in hashes.algorithms:
+        assert (forbidden((hashes.option, item.name), {}) == ()) is (item.capability is Capability.ENFORCED)
 
 
 def test_a_value_is_shown_only_where_it_is_what_is_judged() -> None:

@@ -252,9 +252,11 @@ class Facts(Strict):
     overrides: tuple[Override, ...] = ()
 
     @property
-    def can_be_off(self) -> bool:
-        """Whether reuse can be switched off, as far as anybody read or tried."""
-        return self.off is not None and self.off.basis in {Basis.READ, Basis.TRIED}
+    def stays_on(self) -> str | None:
+        """Why reuse cannot be switched off, with the remedy; `None` where somebody read or tried how it can."""
+        if self.off is not None and self.off.basis in {Basis.READ, Basis.TRIED}:
+            return None
+        return f"nobody read how to switch off reuse in {self.engine.value}; use isolation PerTenant"
 
     @model_validator(mode="after")
     def _nothing_enforces_that_was_not_read(self) -> Self:

@@ -140,8 +140,8 @@ class Engine:
             yield "the engine cannot load the guard; set guard.mode Sidecar"
         if serving.adapters and not self.adapters.asked_as:
             yield self.adapters.why_not
-        if not serving.reuse and not known.can_be_off:
-            yield f"nobody read how to switch off reuse in {self.type.value}; give each tenant a pool"
+        if not serving.reuse and known.stays_on:
+            yield known.stays_on
         yield from self.own_problems(serving)
 
     def fixed(self, serving: Serving) -> dict[str, str]:
