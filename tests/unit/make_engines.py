@@ -1,4 +1,4 @@
-"""The page of engines: `python -m tests.unit.make_engines` writes it from the catalogue, with `--check` it only compares."""
+"""The page of engines: `python -m tests.unit.make_engines` writes it from what the code knows; with `--check` it only compares."""
 
 from __future__ import annotations
 
@@ -9,16 +9,47 @@ from pathlib import Path
 from cachescope.core.front_doors import REFUSED
 from cachescope.engines.catalogue import facts
 from cachescope.engines.evidence import Evidence, Step
-from cachescope.engines.facts import EVERY_MODE, Connector, EngineType, Facts, Mode, Refusal
+from cachescope.engines.facts import EVERY_MODE, Bypass, Connector, EngineType, Facts, Mode, Refusal
+from cachescope.manifests.engines.known import ENGINES
+from cachescope.manifests.engines.launch import Engine
 
 PAGE = Path(__file__).parents[2] / "docs" / "engines.md"
-MARK = "<!-- generated from operator/cachescope/engines/catalogue by `python -m tests.unit.make_engines`; do not edit below -->\n"
+MARK = (
+    "<!-- generated from operator/cachescope/engines/catalogue and manifests/engines by `python -m tests.unit.make_engines`; "
+    "do not edit below -->\n"
+)
 Row = Sequence[str]
 
 
 def generated() -> str:
     """All that the page says of engines."""
-    return MARK + "".join(_engine(facts(engine)) for engine in EngineType if facts(engine).reading)
+    each = [_engine(facts(engine)) for engine in EngineType if facts(engine).reading]
+    return "".join([MARK, "\n## How each engine is started\n", *_started(), *each])
+
+
+def _started() -> list[str]:
+    columns = (
+        "options read from",
+        "command line",
+        "guard",
+        "adapters are asked for as",
+        "running requests",
+        "the command line says by itself",
+    )
+    return _table("engine", columns, map(_start, ENGINES.values()))
+
+
+def _start(engine: Engine) -> Row:
+    asked_as, owned = engine.adapters.asked_as, sorted(engine.owned)
+    return (
+        f"`{engine.type.value}`",
+        engine.source,
+        "run" if engine.tried else "rendered, not run",
+        "inside or beside" if engine.takes_guard else "beside",
+        f"`{asked_as}`" if asked_as else f"not offered: {engine.adapters.why_not}",
+        engine.drain.value,
+        _code(owned) or "nothing",
+    )
 
 
 def _engine(known: Facts) -> str:
@@ -26,7 +57,7 @@ def _engine(known: Facts) -> str:
     span = f"Releases {reading.first} to {reading.last}" if reading and reading.last else "No release"
     lines = [f"\n## {known.engine.value}\n\n{span} read: {reading.what if reading else ''}; {reading.when if reading else ''}.\n"]
     lines += _table("the engine as a whole", ("since", "verdict", "it", "how it is known"), _steps("", known.floor))
-    lines += _table("salt and reuse", ("what", "is", "how it is known"), _salt(known))
+    lines += _table("salt and reuse", ("is", "how it is known"), _salt(known))
     lines += _table("route", ("since", "verdict", "it", "how it is known"), _routes(known))
     lines += _table("connector", ("blocks", "since", "verdict", "it", "how it is known"), _connectors(known))
     lines += _table("hash", ("verdict", "it", "how it is known"), _hashes(known))
@@ -59,9 +90,18 @@ def _salt(known: Facts) -> Iterator[Row]:
         since = f" since {salt.since}" if salt.since else ""
         yield ("salt", f"{_code(salt.fields)}: {limit}{since}; an empty one is {salt.empty}", _known(salt))
     if bypass:
-        yield ("one request without reuse", f"{_code([bypass.field]) + ': ' if bypass.field else ''}{bypass.says}", _known(bypass))
+        yield ("one request without reuse", _bypass(bypass), _known(bypass))
+    for item in known.stripped:
+        yield ("removed from requests", f"`{item.field}`, which {item.why}", _known(item))
     if off:
         yield ("no reuse at all", f"`{off.about}`: {off.says}", _known(off))
+
+
+def _bypass(bypass: Bypass) -> str:
+    if bypass.field is None:
+        return bypass.says
+    wins = "; **it wins over arguments, so each request carries it where nothing may be reused**" if bypass.wins else ""
+    return f"`{bypass.field}: {str(bypass.value).lower()}`: {bypass.says}{wins}"
 
 
 def _routes(known: Facts) -> Iterator[Row]:

@@ -94,6 +94,8 @@ CHANGES: list[tuple[str, list[str | int], object]] = [
     ("a path that is none", ["routes", 0, "paths", 0], "chat"),
     ("a route twice", ["routes", 1, "paths", 0], "/v1/chat/completions"),
     ("a connector twice", ["connectors", 1, "also", 0], "offloadingCONNECTOR"),
+    ("a field for one request without its value", ["bypass", "field"], "cache_prompt"),
+    ("no field that wins over arguments", ["bypass", "wins"], True),
     ("a refusal of nothing", ["refused"], [{"why": "x; y", "basis": "Read", "source": "somewhere"}]),
     ("a mode that there is not", ["overrides", 0, "modes", 0], "Sometimes"),
     ("what enforces and takes no salt", ["salt"], None),
@@ -209,9 +211,14 @@ def test_what_shows_a_hit_is_set_by_the_platform_where_it_must_be_asked_for(engi
 def test_one_request_without_reuse_can_be_asked_for_of_llama_cpp_alone() -> None:
     found = {engine: known.bypass.field for engine in EngineType if (known := facts(engine)).bypass}
     assert {engine for engine, name in found.items() if name} == {EngineType.LLAMA_CPP}
-    bypass = facts(EngineType.LLAMA_CPP).bypass
-    assert bypass
-    assert (bypass.field, bypass.value) == ("cache_prompt", False)
+
+
+def test_a_request_of_llama_cpp_could_switch_reuse_on_again_unless_the_gateway_forces_it_off() -> None:
+    known = facts(EngineType.LLAMA_CPP)
+    assert known.bypass
+    assert (known.bypass.field, known.bypass.value, known.bypass.wins) == ("cache_prompt", False, True)
+    assert [item.field for item in known.stripped] == ["id_slot"]
+    assert [engine for engine in EngineType if (other := facts(engine).bypass) and other.wins] == [EngineType.LLAMA_CPP]
 
 
 def test_the_default_hash_of_vllm_is_cryptographic_since_0_10_2() -> None:

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, get_args
 
 import pytest
 
 from cachescope.api.pools import Engine as Asked
 from cachescope.core.errors import SpecError
+from cachescope.engines.catalogue import facts
 from cachescope.manifests.engine import DRAIN_SECONDS, ENDPOINT_REMOVAL_SECONDS, GRACE_SECONDS
 from cachescope.manifests.engine_command import variables
 from cachescope.manifests.engines.known import ENGINES
-from cachescope.manifests.engines.launch import FILES_FOLDER, LOOPBACK, Drain
+from cachescope.manifests.engines.launch import FILES_FOLDER, LOOPBACK, Drain, modes_of
 from tests.unit import make_engine_golden
 from tests.unit.engine_pools import ON_CLAIM, OTHERS, USERS, arguments, children, engine_pool, serving, template
 from tests.unit.pools import environment
 
 ALL = sorted(ENGINES)
-PAGE = Path(__file__).parents[2] / "docs" / "starting-engines.md"
 MODEL, NAME = "/models/claim/tiny", "tiny"
 
 # What must be there with reuse, and what must be there without it and only then.
@@ -82,17 +81,6 @@ def test_the_pods_of_an_engine_are_as_in_its_file(engine: str) -> None:
     assert make_engine_golden.written(engine) == make_engine_golden.path(engine).read_text(), make_engine_golden.HOW
 
 
-@pytest.mark.parametrize("engine", ALL)
-def test_the_page_says_where_the_options_were_read_and_whether_they_were_tried(engine: str) -> None:
-    known = ENGINES[engine]
-    (row,) = [line for line in PAGE.read_text("utf-8").splitlines() if line.startswith(f"| `{engine}` |")]
-    _, _, source, tried, guard, _, asked_as, _ = (part.strip() for part in row.split("|"))
-    assert source == known.source
-    assert tried == ("run" if known.tried else "rendered, not run")
-    assert guard == ("inside or beside" if known.takes_guard else "beside")
-    assert asked_as == (f"`{known.adapters.asked_as}`" if known.adapters.asked_as else "not offered")
-
-
 def test_the_api_accepts_no_engine_for_which_the_operator_cannot_do_the_rest() -> None:
     assert get_args(Asked.model_fields["type"].annotation) == ("vLLM",)
 
@@ -138,14 +126,53 @@ def test_what_people_may_add_is_accepted(engine: str) -> None:
     assert _problems(engine) == []
 
 
+@pytest.mark.parametrize("reuse", [True, False])
 @pytest.mark.parametrize("engine", sorted(set(ALL) - {"custom", "vLLM"}))
-def test_what_the_platform_sets_or_refuses_nobody_else_may_give(engine: str) -> None:
-    rules = ENGINES[engine].options
-    for option in (*rules.owned, *rules.refused):
+def test_what_the_platform_sets_or_refuses_nobody_else_may_give(engine: str, *, reuse: bool) -> None:
+    for option in _taken(engine, reuse=reuse):
         for spelling in _spellings(option):
-            (problem,) = _problems(engine, args=(*USERS[engine], *spelling))
+            (problem,) = _problems(engine, args=(*USERS[engine], *spelling), reuse=reuse)
             assert problem.startswith(f"{option} "), spelling
             assert ";" in problem, "it says what to do"
+
+
+def _taken(engine: str, *, reuse: bool) -> list[str]:
+    """Options that the catalogue refuses or demands in these modes, and those that the command line says by itself."""
+    known, modes = facts(ENGINES[engine].type), modes_of(serving(engine, reuse=reuse))
+    found = [*ENGINES[engine].owned]
+    found += [rule.option for rule in known.refused if rule.option and modes & set(rule.modes)]
+    found += [name for rule in known.overrides if modes & set(rule.modes) for name in (rule.setting, *rule.opposes)]
+    return [name for name in dict.fromkeys(found) if name.startswith("-")]
+
+
+# Engine, what somebody gives, what he does instead.
+OWNED = [
+    ("SGLang", ["--model-path", "/x"], "model.source"),
+    ("SGLang", ["--model", "/x"], "model.source"),
+    ("SGLang", ["--served-model-n", "x"], "model.name"),
+    ("SGLang", ["--lora-paths", "x=/x"], "engine.adapters"),
+    ("SGLang", ["--host=0.0.0.0"], "remove it"),
+    ("TensorRT-LLM", ["--served_model_name", "x"], "model.name"),
+    ("TensorRT-LLM", ["--port", "1"], "remove it"),
+    ("TGI", ["--model-id", "x"], "model.source"),
+    ("TGI", ["-p", "1"], "remove it"),
+    ("TGI", ["--lora-adapters", "x"], "engine.adapters"),
+    ("LMDeploy", ["--model-name", "x"], "model.name"),
+    ("LMDeploy", ["--adapters", "x"], "engine.adapters"),
+    ("LMDeploy", ["--server-p", "1"], "remove it"),
+    ("llama.cpp", ["--model", "x"], "model.source"),
+    ("llama.cpp", ["-m", "x"], "model.source"),
+    ("llama.cpp", ["-a", "x"], "model.name"),
+    ("vLLM", ["--lora-modules", "x=/x"], "engine.adapters"),
+    ("vLLM", ["--enable_lora"], "engine.adapters"),
+]
+
+
+@pytest.mark.parametrize(("engine", "args", "remedy"), OWNED)
+def test_what_the_command_line_says_by_itself_is_declared_elsewhere(engine: str, args: list[str], remedy: str) -> None:
+    (problem,) = _problems(engine, args=(*USERS[engine], *args))
+    assert "is set by the platform; " in problem
+    assert remedy in problem
 
 
 @pytest.mark.parametrize(("engine", "option"), [(engine, option) for engine in ALL for option in OUTLIVING[engine]])
@@ -156,15 +183,18 @@ def test_nothing_may_outlive_the_process(engine: str, option: str) -> None:
 
 @pytest.mark.parametrize("engine", ["LMDeploy", "SGLang"])
 def test_the_beginning_of_an_option_is_refused_where_the_engine_takes_it(engine: str) -> None:
-    rules = ENGINES[engine].options
-    assert rules.abbreviated
-    for option in (*rules.owned, *rules.refused):
-        found = _problems(engine, args=(*USERS[engine], option[:-1], "x"))
-        assert found, option[:-1]
+    for option in _taken(engine, reuse=True):
+        assert _problems(engine, args=(*USERS[engine], option[:-1], "x")), option[:-1]
+    assert _problems("llama.cpp", args=("--lor", "x")) == [], "the control: it takes none"
 
 
 @pytest.mark.parametrize(
-    ("engine", "name"), [("llama.cpp", "LLAMA_ARG_SLOT_SAVE_PATH"), ("TGI", "HOSTNAME"), ("TGI", "PREFIX_CACHING")]
+    ("engine", "name"),
+    [
+        *[("llama.cpp", name) for name in ("LLAMA_ARG_SLOT_SAVE_PATH", "LLAMA_ARG_HOST", "LLAMA_API_KEY")],
+        *[("TGI", name) for name in ("HOSTNAME", "PORT", "MODEL_ID", "LORA_ADAPTERS", "PREFIX_CACHING", "USAGE_STATS")],
+        ("SGLang", "SGLANG_GRPC_PORT"),
+    ],
 )
 def test_a_variable_that_is_an_option_is_refused(engine: str, name: str) -> None:
     assert _problems(engine, {"OMP_NUM_THREADS": "2"}) == []
@@ -330,4 +360,4 @@ def test_what_a_placeholder_becomes_is_no_placeholder() -> None:
 
 def test_the_reuse_of_a_custom_engine_cannot_be_switched_off() -> None:
     (problem,) = _problems("custom", reuse=False)
-    assert problem.endswith("give each tenant a pool")
+    assert problem.endswith("; use isolation PerTenant")

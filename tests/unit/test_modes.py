@@ -20,9 +20,9 @@ MODES = [
     ("vLLM", "latest", PER_TENANT, None, PER_TENANT, DISABLED),
     ("SGLang", "0.5.20", SHARED, SHARED, PER_TENANT, DISABLED),
     ("SGLang", "0.5.19", PER_TENANT, None, PER_TENANT, DISABLED),
-    ("TensorRT-LLM", "1.2.1", PER_TENANT, None, PER_TENANT, None),
+    ("TensorRT-LLM", "1.2.1", PER_TENANT, None, PER_TENANT, DISABLED),
     ("llama.cpp", "2026.10.11549", PER_TENANT, None, PER_TENANT, DISABLED),
-    ("TGI", "3.3.6", PER_TENANT, None, PER_TENANT, None),
+    ("TGI", "3.3.6", PER_TENANT, None, PER_TENANT, DISABLED),
     ("LMDeploy", "0.18.0", PER_TENANT, None, PER_TENANT, DISABLED),
     ("custom", "1.0.0", PER_TENANT, None, PER_TENANT, None),
 ]
@@ -86,12 +86,19 @@ def test_a_refused_setting_leaves_no_mode(wish: Isolation) -> None:
 
 
 def test_a_setting_that_is_refused_in_one_mode_is_no_problem_of_another() -> None:
-    off = judged("SGLang", "0.5.20", "--disable-radix-cache")
-    assert choose(off).mode is None
-    assert choose(off, Isolation.DISABLED).mode is DISABLED
-    on = judged("LMDeploy", "0.18.0", "--enable-prefix-caching")
-    assert choose(on).mode is PER_TENANT
-    assert choose(on, Isolation.DISABLED).mode is None
+    stored = judged("llama.cpp", "2026.10.11549", "--cache-ram", "4096")
+    assert choose(stored).mode is PER_TENANT
+    assert choose(stored, Isolation.DISABLED).mode is None
+
+
+def test_reuse_that_somebody_switches_is_refused_in_every_mode() -> None:
+    for engine, version, option in (
+        ("SGLang", "0.5.20", "--disable-radix-cache"),
+        ("LMDeploy", "0.18.0", "--enable-prefix-caching"),
+    ):
+        found = judged(engine, version, option)
+        assert [choose(found, wish).mode for wish in (Isolation.AUTO, Isolation.DISABLED)] == [None, None]
+        assert choose(judged(engine, version)).mode is not None, "the control"
 
 
 # A connector, mode of a pool that wishes Auto, PerTenant, Disabled.

@@ -5,7 +5,10 @@ from __future__ import annotations
 import pytest
 
 from cachescope.core.front_doors import forbidden
-from cachescope.engines.facts import Mode
+from cachescope.engines.catalogue import facts
+from cachescope.engines.facts import EngineType, Mode
+from cachescope.engines.routes import Capability
+from cachescope.engines.settings_of import problems
 from tests.unit.pools_of_engines import judged
 
 VERSIONS = {
@@ -46,11 +49,33 @@ REFUSED = [
     ("SGLang", ["--trust-mm-content-hashes"]),
     ("SGLang", ["--disable-radix-cache"]),
     ("SGLang", ["--disable-radix"]),
+    ("SGLang", ["--hicache-storage-backend", "file"]),
+    ("SGLang", ["--enable-lm"]),
+    ("SGLang", ["--enable-lmcache"]),
+    ("SGLang", ["--lmcache-config-file", "x"]),
+    ("SGLang", ["--enable-flexkv"]),
+    ("SGLang", ["--radix-cache-backend", "x"]),
+    ("SGLang", ["--crash-dump-folder", "/x"]),
+    ("SGLang", ["--crash-dump=/x"]),
+    ("SGLang", ["--grpc-http-sidecar-port", "1"]),
+    ("SGLang", ["--max-loaded-loras", "1"]),
+    ("SGLang", ["--enable-metrics"]),
+    ("SGLang", ["--enable-cache-rep"]),
     ("TensorRT-LLM", ["--config", "x.yaml"]),
     ("TensorRT-LLM", ["--extra_llm_api_options", "x.yaml"]),
     ("TensorRT-LLM", ["--extra-llm-api-options=x.yaml"]),
     ("TensorRT-LLM", ["--grpc"]),
     ("TensorRT-LLM", ["--custom_tokenizer", "x.y"]),
+    ("TensorRT-LLM", ["--set", "kv_cache_config.enable_block_reuse=true"]),
+    ("TensorRT-LLM", ["--backend", "tensorrt"]),
+    ("TensorRT-LLM", ["--middleware", "x.Y"]),
+    ("TensorRT-LLM", ["--num_serve_frontends=2"]),
+    ("TensorRT-LLM", ["--custom_module_dirs", "/x"]),
+    ("TensorRT-LLM", ["--post_processor_hook", "x.y"]),
+    ("TensorRT-LLM", ["--report_addr", "/x"]),
+    ("TensorRT-LLM", ["--disagg_cluster_uri", "x"]),
+    ("TensorRT-LLM", ["--metadata_server_config_file", "x"]),
+    ("TensorRT-LLM", ["--server_role", "CONTEXT"]),
     ("llama.cpp", ["--slot-save-path", "/x"]),
     ("llama.cpp", ["--slot_save_path", "/x"]),
     ("llama.cpp", ["--lookup-cache-dynamic", "/x"]),
@@ -71,13 +96,30 @@ REFUSED = [
     ("llama.cpp", ["--log-verbose"]),
     ("llama.cpp", ["-lv", "5"]),
     ("llama.cpp", ["--verbosity", "4"]),
+    ("llama.cpp", ["--lookup-cache-static", "/x"]),
+    ("llama.cpp", ["-lcs", "/x"]),
+    ("llama.cpp", ["--log-prompts-dir", "/x"]),
+    ("llama.cpp", ["--lora", "/x"]),
+    ("llama.cpp", ["--lora-scaled", "/x:1"]),
+    ("llama.cpp", ["--lora-init-without-apply"]),
+    *[
+        ("llama.cpp", [option, "x"])
+        for option in ("--model-url", "-mu", "--hf-repo", "-hf", "-hfr", "--docker-repo", "-dr", "-mmu")
+    ],
+    *[("llama.cpp", [option]) for option in ("--metrics", "--slots", "--no-slots", "--offline", "--no-cache-prompt")],
     ("TGI", ["--ngrok"]),
-    ("TGI", ["--lora-adapters", "x"]),
+    ("TGI", ["--ngrok-authtoken", "x"]),
+    ("TGI", ["--ngrok-edge", "x"]),
+    ("TGI", ["--usage-stats", "on"]),
     ("LMDeploy", ["--proxy-url", "http://x"]),
     ("LMDeploy", ["--prox=http://x"]),
     ("LMDeploy", ["--role", "Prefill"]),
     ("LMDeploy", ["--allow-terminate-by-client"]),
     ("LMDeploy", ["--allow_terminate"]),
+    ("LMDeploy", ["--kv-transfer-config", "{}"]),
+    ("LMDeploy", ["--migration-backend", "x"]),
+    ("LMDeploy", ["--disable-metrics"]),
+    ("LMDeploy", ["--enable-prefix-caching"]),
 ]
 ALLOWED = [
     ("SGLang", []),
@@ -113,9 +155,13 @@ VARIABLES = [
     ("llama.cpp", "LLAMA_ARG_RPC", "x:1"),
     ("llama.cpp", "LLAMA_ARG_LOG_VERBOSITY", "5"),
     ("TGI", "NGROK", "true"),
-    ("TGI", "LORA_ADAPTERS", "x"),
-    ("vLLM", "VLLM_SERVER_DEV_MODE", "1"),
-    ("vLLM", "VLLM_USE_RUST_FRONTEND", "1"),
+    ("TGI", "NGROK_AUTHTOKEN", "x"),
+    ("TGI", "USAGE_STATS", "on"),
+    ("TGI", "PREFIX_CACHING", "1"),
+    ("TGI", "USE_PREFIX_CACHING", "1"),
+    ("SGLang", "SGLANG_PLUGINS", "x"),
+    ("llama.cpp", "LLAMA_ARG_CTX_SIZE", "4096"),
+    ("llama.cpp", "LLAMA_API_KEY", "x"),
 ]
 
 
@@ -139,17 +185,18 @@ def test_what_is_harmless_is_not_refused(engine: str, args: list[str]) -> None:
 
 
 @pytest.mark.parametrize(("engine", "name", "value"), VARIABLES)
-def test_a_variable_that_means_the_same_is_refused_unless_it_is_off(engine: str, name: str, value: str) -> None:
-    (sentence,) = _refused(engine, env={name: value})
-    assert sentence.startswith(name)
-    for off in ("", "0", "false", "FALSE"):
-        assert _refused(engine, env={name: off}) == []
+def test_a_variable_that_means_the_same_is_refused_whatever_its_value(engine: str, name: str, value: str) -> None:
+    for given in (value, "", "0", "false", "off"):
+        (sentence,) = _refused(engine, env={name: given})
+        assert sentence.startswith(f"{name} ")
+        assert "; " in sentence
+    assert _refused(engine, env={f"X_{name}": value}) == [], "the control"
 
 
-def test_words_of_llama_cpp_for_off_are_off() -> None:
-    for off in ("off", "disabled", "Off"):
-        assert _refused("llama.cpp", env={"LLAMA_ARG_ENDPOINT_PROPS": off}) == []
-    assert _refused("llama.cpp", env={"LLAMA_ARG_ENDPOINT_PROPS": "no"})
+def test_a_variable_of_vllm_is_off_where_its_guard_takes_it_so() -> None:
+    for name in ("VLLM_SERVER_DEV_MODE", "VLLM_USE_RUST_FRONTEND"):
+        assert len(_refused("vLLM", env={name: "1"})) == 1
+        assert [_refused("vLLM", env={name: off}) for off in ("", "0", "false", "FALSE")] == [[]] * 4
 
 
 def test_vllm_refuses_what_the_guard_refuses() -> None:
@@ -163,9 +210,25 @@ def test_each_setting_is_named_once() -> None:
     assert len(_refused("SGLang", "--grpc-mode", "--grpc-mode", "--sidecar", "x")) == 2
 
 
-def test_reuse_that_lmdeploy_is_told_to_keep_is_refused_where_none_is_wished() -> None:
-    (problem,) = judged("LMDeploy", "0.18.0", "--enable-prefix-caching").problems
-    assert problem.modes == (Mode.DISABLED,)
+def test_reuse_that_lmdeploy_is_told_of_is_refused_in_each_mode_with_its_reason() -> None:
+    off, reusing = judged("LMDeploy", "0.18.0", "--enable-prefix-caching").problems
+    assert (off.modes, reusing.modes) == ((Mode.DISABLED,), (Mode.SHARED, Mode.PER_TENANT))
+    assert "nothing switches it off again" in off.sentence
+    assert reusing.sentence.startswith("--enable-prefix-caching is set by the platform: ")
+
+
+def test_what_a_command_line_says_by_itself_is_refused_in_every_spelling_with_the_place_to_declare_it() -> None:
+    def sentences(engine: EngineType, *args: str, env: dict[str, str] | None = None) -> list[str]:
+        return [
+            problem.sentence for problem in problems(facts(engine), args, env or {}, {"--model-path": "declare it in model.source"})
+        ]
+
+    for args in (["--model-path", "x"], ["--model_path=x"], ["--model", "x"], ["--model-p", "x"]):
+        (found,) = sentences(EngineType.SGLANG, *args)
+        assert found.endswith(" is set by the platform; declare it in model.source")
+    assert sentences(EngineType.SGLANG, "--model-loader-extra-config", "{}") == [], "the control"
+    assert len(sentences(EngineType.TGI, env={"MODEL_PATH": "x"})) == 1
+    assert sentences(EngineType.SGLANG, env={"MODEL_PATH": "x"}) == [], "its options are no variables"
 
 
 # Engine, mode, what the platform sets in it.
@@ -180,11 +243,19 @@ SET = [
         Mode.DISABLED,
         {"--no-enable-prefix-caching", "--prefix-caching-hash-algo", "--enable-prompt-tokens-details", "VLLM_PLUGINS"},
     ),
-    ("SGLang", Mode.SHARED, {"--enable-cache-report", "--enable-metrics"}),
-    ("SGLang", Mode.DISABLED, {"--enable-cache-report", "--enable-metrics", "--disable-radix-cache"}),
-    ("llama.cpp", Mode.PER_TENANT, {"--no-slots", "--metrics", "--cache-prompt"}),
-    ("llama.cpp", Mode.DISABLED, {"--no-slots", "--metrics", "--no-cache-prompt", "--cache-ram", "--no-cache-idle-slots"}),
-    ("TGI", Mode.DISABLED, {"PREFIX_CACHING", "USE_PREFIX_CACHING"}),
+    ("SGLang", Mode.SHARED, {"SGLANG_PLUGINS", "--enable-cache-report", "--enable-metrics"}),
+    ("SGLang", Mode.DISABLED, {"SGLANG_PLUGINS", "--enable-cache-report", "--enable-metrics", "--disable-radix-cache"}),
+    ("llama.cpp", Mode.PER_TENANT, {"--no-slots", "--metrics", "--offline", "--cache-prompt"}),
+    (
+        "llama.cpp",
+        Mode.DISABLED,
+        {
+            *("--no-slots", "--metrics", "--offline", "--no-cache-prompt", "--cache-ram", "--no-cache-idle-slots"),
+            *("--slot-prompt-similarity", "--cache-reuse"),
+        },
+    ),
+    ("TGI", Mode.PER_TENANT, {"--usage-stats"}),
+    ("TGI", Mode.DISABLED, {"--usage-stats", "PREFIX_CACHING", "USE_PREFIX_CACHING"}),
     ("LMDeploy", Mode.PER_TENANT, {"--enable-prefix-caching"}),
     ("LMDeploy", Mode.DISABLED, set()),
     ("TensorRT-LLM", Mode.PER_TENANT, set()),
@@ -215,7 +286,6 @@ AGAINST = [
     ("llama.cpp", ["--slots"], {}, "--no-slots", "--slots"),
     ("llama.cpp", ["--no-cache-prompt"], {}, "--cache-prompt", "--no-cache-prompt"),
     ("llama.cpp", ["-cram", "4096"], {}, "--cache-ram", "-cram 4096"),
-    ("llama.cpp", [], {"LLAMA_ARG_CACHE_RAM": "4096"}, "--cache-ram", "LLAMA_ARG_CACHE_RAM=4096"),
     ("TGI", [], {"USE_PREFIX_CACHING": "1"}, "USE_PREFIX_CACHING", "USE_PREFIX_CACHING=1"),
 ]
 
@@ -237,6 +307,13 @@ def test_a_declared_hash_that_keeps_salts_apart_is_the_one_that_is_set() -> None
         return found.value
 
     assert [hashed(name) for name in (None, "sha256", "sha256_cbor", "xxhash")] == ["sha256", "sha256", "sha256_cbor", "sha256"]
+
+
+def test_the_guard_and_the_catalogue_let_the_same_hashes_pass() -> None:
+    hashes = facts(EngineType.VLLM).hashes
+    assert hashes
+    for item in hashes.algorithms:
+        assert (forbidden((hashes.option, item.name), {}) == ()) is (item.capability is Capability.ENFORCED)
 
 
 def test_a_value_is_shown_only_where_it_is_what_is_judged() -> None:

@@ -57,10 +57,9 @@ class Evidence(Strict):
     source: Text
 
 
-class Step(Evidence):
-    """What holds from a release on, until the next step. `why` follows the subject of a sentence."""
+class Judgement(Evidence):
+    """What something does with a salt. `why` follows the subject of a sentence."""
 
-    since: Release
     capability: Capability
     why: Text
 
@@ -69,6 +68,12 @@ class Step(Evidence):
         if self.capability is Capability.ENFORCED and self.basis is not Basis.READ:
             raise ValueError(f"{self.basis.value} facts enforce nothing; read the source, or write Unknown")
         return self
+
+
+class Step(Judgement):
+    """What holds from a release on, until the next step."""
+
+    since: Release
 
 
 def ascending(steps: tuple[Step, ...]) -> tuple[Step, ...]:

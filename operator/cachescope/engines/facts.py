@@ -11,8 +11,7 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 
 from cachescope.api.documents import Strict
-from cachescope.engines.evidence import Basis, Evidence, Release, Step, Steps, Text, ascending, enforcing
-from cachescope.engines.routes import Capability
+from cachescope.engines.evidence import Basis, Evidence, Judgement, Release, Step, Steps, Text, ascending, enforcing
 
 
 class EngineType(StrEnum):
@@ -79,7 +78,21 @@ class Bypass(Evidence):
 
     field: str | None = Field(None, description="Name in the body; nothing where the engine has none.")
     value: bool | None = None
+    wins: bool = Field(False, description="Whether it wins over arguments: where nothing may be reused, each request carries it.")
     says: Text
+
+    @model_validator(mode="after")
+    def _what_wins_is_named(self) -> Self:
+        if (self.field is None) != (self.value is None) or (self.wins and self.field is None):
+            raise ValueError("a field has a value, and what wins is a field")
+        return self
+
+
+class Stripped(Evidence):
+    """A field of requests that no client may give. `why` follows its name in a sentence."""
+
+    field: Text
+    why: Text
 
 
 class RouteFact(Strict):
@@ -98,18 +111,10 @@ class RouteFact(Strict):
         return self
 
 
-class Algorithm(Evidence):
-    """A hash of blocks. `why` follows its name in a sentence."""
+class Algorithm(Judgement):
+    """A hash of blocks."""
 
     name: Text
-    capability: Capability
-    why: Text
-
-    @model_validator(mode="after")
-    def _only_what_was_read_enforces(self) -> Self:
-        if self.capability is Capability.ENFORCED and self.basis is not Basis.READ:
-            raise ValueError("only what was read enforces")
-        return self
 
 
 class DefaultHash(Evidence):
@@ -188,15 +193,15 @@ class Spelling(Strict):
     """How an engine reads its arguments, as far as that differs from `--name value` and `--name=value`."""
 
     abbreviates: bool = Field(False, description="Whether the beginning of a name stands for it.")
-    aliases: dict[str, str] = Field({}, description="Full name of a short one.")
-    off: tuple[str, ...] = Field(("", "0", "false"), description="Values by which a variable switches nothing on.")
+    aliases: dict[str, str] = Field({}, description="The name that stands here for another one.")
+    variables: bool = Field(False, description="Whether each option is a variable too: `--model-id` and `MODEL_ID`.")
 
 
 class Refusal(Evidence):
     """A setting that nobody may give. `why` follows the setting in a sentence, and ends with the remedy."""
 
     option: Text | None = None
-    variables: tuple[Text, ...] = ()
+    variables: tuple[Text, ...] = Field((), description="Names, or beginnings of names with a `*`.")
     allow: tuple[str, ...] = Field((), description="Values that may be given.")
     modes: tuple[Mode, ...] = EVERY_MODE
     why: Text
@@ -218,8 +223,7 @@ class Override(Evidence):
 
     setting: Text = Field(description="An option, or a variable.")
     value: str | None = None
-    variables: tuple[Text, ...] = Field((), description="Variables that mean the same.")
-    opposes: tuple[Text, ...] = Field((), description="Other settings that count for nothing then.")
+    opposes: tuple[Text, ...] = Field((), description="Other settings that say the opposite.")
     modes: tuple[Mode, ...] = EVERY_MODE
     why: Text
 
@@ -231,6 +235,7 @@ class Facts(Strict):
     reading: Reading | None = Field(None, description="Nothing where nobody can know what the engine is.")
     salt: Salt | None = None
     bypass: Bypass | None = None
+    stripped: tuple[Stripped, ...] = ()
     off: Note | None = Field(None, description="How all reuse is switched off.")
     floor: Steps = Field(description="Of the engine as a whole, whatever the route.")
     routes: tuple[RouteFact, ...] = ()
@@ -245,6 +250,13 @@ class Facts(Strict):
     front_doors: bool = Field(False, description="Whether `core.front_doors` says what is refused, so that the guard knows it too.")
     refused: tuple[Refusal, ...] = ()
     overrides: tuple[Override, ...] = ()
+
+    @property
+    def stays_on(self) -> str | None:
+        """Why reuse cannot be switched off, with the remedy; `None` where somebody read or tried how it can."""
+        if self.off is not None and self.off.basis in {Basis.READ, Basis.TRIED}:
+            return None
+        return f"nobody read how to switch off reuse in {self.engine.value}; use isolation PerTenant"
 
     @model_validator(mode="after")
     def _nothing_enforces_that_was_not_read(self) -> Self:

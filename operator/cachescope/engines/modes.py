@@ -99,5 +99,5 @@ def _problems(verdict: Verdict, mode: Mode) -> Iterator[str]:
     if mode is Mode.DISABLED:
         for name in verdict.connected:
             yield f"the connector {name} reuses blocks, and isolation Disabled allows none; remove it"
-        if not verdict.can_be_off:
-            yield f"nobody read how to switch off reuse in {verdict.engine.value}; use isolation PerTenant"
+        if verdict.stays_on:
+            yield verdict.stays_on

@@ -4,19 +4,26 @@ Rules:
 
 - arguments are read in every spelling that any of the engines takes: `--a b`, `--a=b`, dashes or underscores, `--a.key b`, JSON,
   short names, and the beginnings of names where the engine takes them; what an engine would not understand is judged all the same;
-- a variable that means the same as an option is that option;
+- a variable that means the same as an option is that option, whatever its value: nobody guesses what an engine takes for off;
 - a setting that is given several times is judged each time;
 - a file that somebody else reads cannot be judged, so its setting is refused;
-- of vLLM `core.front_doors` says what is refused, since the guard judges by it too.
+- what the platform gives nobody else may, neither what the catalogue demands nor what a command line says by itself;
+- of vLLM `core.front_doors` says what is refused, since the guard judges by it too. Pools of it gave the platform's settings before
+  anybody refused them: the platform's come last, and what was given against them counts for nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from types import MappingProxyType
+from typing import Final
 
 from cachescope.core.front_doors import Option, forbidden, options
-from cachescope.engines.facts import EVERY_MODE, Facts, Mode, Override, Refusal, Spelling
+from cachescope.engines.facts import EVERY_MODE, Facts, Mode, Override, Spelling
+
+_NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,35 +82,70 @@ class PlatformSetting:
     instead_of: tuple[str, ...] = ()
 
 
-def given(facts: Facts, args: Sequence[str], env: Mapping[str, str]) -> tuple[Given, ...]:
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    """What may not be given: `why` follows the setting as it was written, and ends with the remedy."""
+
+    name: str
+    why: str
+    modes: tuple[Mode, ...] = EVERY_MODE
+    allow: tuple[str, ...] = ()
+
+
+def given(facts: Facts, args: Sequence[str], env: Mapping[str, str], owned: Iterable[str] = ()) -> tuple[Given, ...]:
     """Every setting that somebody gave and the catalogue speaks of, arguments first.
 
     Args:
         facts: Of the engine.
         args: Its arguments, without the program.
         env: Its environment.
+        owned: Further settings to look for.
     """
-    names = _names(facts)
+    names = _names(facts) | frozenset(owned)
     found = [item for option in options(args) for item in _of_option(facts.spelling, names, option)]
-    variables = _variables(facts)
+    patterns = tuple(dict.fromkeys(_variables(facts, names)))
     found += [
         Given(name, value, "", f"{variable}={value}", by_variable=True)
         for variable, value in sorted(env.items())
-        for name in variables.get(variable, ())
+        for pattern, name in patterns
+        if fnmatchcase(variable, pattern)
     ]
     return tuple(found)
 
 
-def problems(facts: Facts, args: Sequence[str], env: Mapping[str, str]) -> tuple[Problem, ...]:
-    """What is refused of an engine's arguments and environment."""
-    if facts.front_doors:
-        return tuple(map(Problem, forbidden(args, env)))
-    found = given(facts, args, env)
+def refused(facts: Facts, args: Sequence[str], env: Mapping[str, str]) -> tuple[Problem, ...]:
+    """What nobody may give, the platform neither."""
+    doors = forbidden(args, env) if facts.front_doors else ()
+    rules = [_Rule(rule.name, rule.why, rule.modes, rule.allow) for rule in facts.refused]
+    return (*map(Problem, doors), *_broken(rules, given(facts, args, env)))
+
+
+def problems(facts: Facts, args: Sequence[str], env: Mapping[str, str], owned: Mapping[str, str] = _NOTHING) -> tuple[Problem, ...]:
+    """What is refused of what somebody else than the platform gave.
+
+    Args:
+        facts: Of the engine.
+        args: Its arguments, without the program.
+        env: Its environment.
+        owned: Settings that its command line gives by itself, each with what to do instead.
+    """
+    rules = [*_demanded(facts), *(_Rule(name, f"is set by the platform; {remedy}") for name, remedy in owned.items())]
+    return (*refused(facts, args, env), *_broken(rules, given(facts, args, env, owned)))
+
+
+def _demanded(facts: Facts) -> Iterator[_Rule]:
+    """What the catalogue demands of the platform, and what would say the opposite."""
+    for rule in () if facts.front_doors else facts.overrides:
+        for name in (rule.setting, *rule.opposes):
+            yield _Rule(name, f"is set by the platform: {rule.setting} {rule.why}; remove it", rule.modes)
+
+
+def _broken(rules: Iterable[_Rule], found: Sequence[Given]) -> tuple[Problem, ...]:
     made = [
         Problem(f"{item.written if rule.allow else item.name_written} {rule.why}", rule.modes)
+        for rule in rules
         for item in found
-        for rule in facts.refused
-        if rule.name == item.name and not _harmless(facts.spelling, rule, item)
+        if rule.name == item.name and item.value not in rule.allow
     ]
     return tuple(dict.fromkeys(made))
 
@@ -131,15 +173,14 @@ def _names(facts: Facts) -> frozenset[str]:
     return frozenset(named | ({facts.hashes.option} if facts.hashes else set()))
 
 
-def _variables(facts: Facts) -> dict[str, tuple[str, ...]]:
-    """Names of the settings that a variable means."""
-    pairs = [(variable, rule.name) for rule in facts.refused for variable in rule.variables]
-    pairs += [(variable, rule.setting) for rule in facts.overrides for variable in rule.variables]
-    pairs += [(rule.setting, rule.setting) for rule in facts.overrides if not rule.setting.startswith("-")]
-    made: dict[str, tuple[str, ...]] = {}
-    for variable, name in dict.fromkeys(pairs):
-        made[variable] = (*made.get(variable, ()), name)
-    return made
+def _variables(facts: Facts, names: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Names of variables, or their beginnings with a `*`, and the setting that each means."""
+    yield from ((variable, rule.name) for rule in facts.refused for variable in rule.variables)
+    for name in sorted(names):
+        if not name.startswith("-"):
+            yield name, name
+        elif facts.spelling.variables:
+            yield name.removeprefix("--").replace("-", "_").upper(), name
 
 
 def _of_option(spelling: Spelling, names: frozenset[str], option: Option) -> Iterator[Given]:
@@ -156,12 +197,6 @@ def _meant(spelling: Spelling, names: frozenset[str], name: str) -> tuple[str, .
     long_names = {*names, *(alias for alias in spelling.aliases if alias.startswith("--"))}
     begun = sorted(full for full in long_names if full.startswith(name))
     return tuple(dict.fromkeys(spelling.aliases.get(full, full) for full in begun))
-
-
-def _harmless(spelling: Spelling, rule: Refusal, item: Given) -> bool:
-    if item.by_variable and item.value is not None and item.value.casefold() in spelling.off:
-        return True
-    return item.value is not None and item.value in rule.allow
 
 
 def _set(rule: Override, value: str | None, found: Iterable[Given]) -> PlatformSetting:

@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from cachescope.engines import connectors_of, settings_of
 from cachescope.engines.connector_findings import joined, of_connectors, tier
 from cachescope.engines.descriptions import Description
-from cachescope.engines.evidence import Basis
 from cachescope.engines.facts import EngineType, Facts, Tier
 from cachescope.engines.findings import Finding, enforcing_hashes, of_engine, of_hash, of_route
 from cachescope.engines.releases import difference, read_release
@@ -51,7 +50,7 @@ class Verdict:
         overrides: Settings that the platform gives, whatever anybody says.
         kept: Connectors that keep blocks outside the engine's processes.
         connected: All connectors.
-        can_be_off: Whether reuse can be switched off, as far as anybody read.
+        stays_on: Why reuse cannot be switched off; `None` where it can.
         mismatch: Why the version that the engine reports is not the declared one.
     """
 
@@ -64,7 +63,7 @@ class Verdict:
     overrides: tuple[PlatformSetting, ...]
     kept: tuple[str, ...]
     connected: tuple[str, ...]
-    can_be_off: bool
+    stays_on: str | None
     mismatch: str | None
 
     @property
@@ -100,7 +99,7 @@ def verdict(facts: Facts, pool: Description, reported: str | None = None) -> Ver
         overrides=settings_of.overrides(facts, said, _hash_that_is_set(facts, pool)),
         kept=tuple(use.name for use in used if tier(facts, use) is not Tier.HOST),
         connected=tuple(use.name for use in used),
-        can_be_off=facts.off is not None and facts.off.basis in {Basis.READ, Basis.TRIED},
+        stays_on=facts.stays_on,
         mismatch=mismatch,
     )
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from cachescope.engines.facts import EngineType
 from cachescope.manifests.engines.launch import Adapters, Drain, Engine, Serving
 
 _NEEDED = ("{host}", "{port}")
-_ADAPTERS: Final = Adapters(why_not="how a custom engine serves adapters is not known; merge each into a model, and give it a pool")
 
 
 def _arguments(serving: Serving) -> list[str]:
@@ -30,26 +30,20 @@ def _filled(argument: str, values: Mapping[str, str]) -> str:
     return argument
 
 
-def _problems(serving: Serving, _env: Mapping[str, str]) -> Iterator[str]:
+def _problems(serving: Serving) -> Iterator[str]:
     for name in _NEEDED:
         if not any(name in argument for argument in serving.args):
             yield f"engine.args has no {name}, so the engine could listen elsewhere; say with it where the engine takes that"
-    if serving.guarded_inside:
-        yield "a custom engine cannot load the guard; set guard.mode Sidecar"
-    if serving.adapters:
-        yield _ADAPTERS.why_not
-    if not serving.reuse:
-        yield "the reuse of a custom engine cannot be switched off from outside; give each tenant a pool"
 
 
 ENGINE: Final = Engine(
-    type="custom",
+    type=EngineType.CUSTOM,
     source="none: its own documentation",
     program=(),
     arguments=_arguments,
-    problems=_problems,
+    own_problems=_problems,
     metrics="",
     asks_itself=False,
     drain=Drain.BEFORE_SIGNAL,
-    adapters=_ADAPTERS,
+    adapters=Adapters(why_not="how a custom engine serves adapters is not known; merge each into a model, and give it a pool"),
 )

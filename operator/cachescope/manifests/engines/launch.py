@@ -4,6 +4,8 @@ Rules:
 
 - an engine is told everything by its command line, its variables, and at most a file that the pod mounts;
 - the user's arguments come first and the platform's last, and what the platform sets nobody else may;
+- what nobody may set, and what the platform has to, the catalogue says (`cachescope.engines`); an engine's file adds how it is told
+  of its model, names, address and adapters, and where people declare those;
 - with `reuse` off nothing of one request is found by another, whichever tenant sends it;
 - nothing outlives the process: options that keep a cache on a disk or in a store are refused, whatever the pool shares.
 
@@ -18,10 +20,15 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Final
 
+from cachescope.engines import settings_of
+from cachescope.engines.catalogue import facts
+from cachescope.engines.facts import EngineType, Mode
+
 LOOPBACK: Final = "127.0.0.1"
 FILES_FOLDER: Final = "/etc/cachescope/engine"
 """Where an engine finds the files that it is told of."""
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
+_REUSING: Final = frozenset({Mode.SHARED, Mode.PER_TENANT})
 
 
 class Drain(StrEnum):
@@ -30,6 +37,15 @@ class Drain(StrEnum):
     BY_OPTION = "an option of its own says how long it may take"
     ON_SIGNAL = "it ends them by itself once it is told to stop"
     BEFORE_SIGNAL = "it cuts them, so it is told to stop only after that time"
+
+
+class Instead(StrEnum):
+    """What people do instead of giving an option that the command line gives by itself."""
+
+    MODEL = "declare it in model.source, and remove it here"
+    NAME = "declare it in model.name, and remove it here"
+    ADAPTERS = "declare adapters in engine.adapters, and remove it here"
+    NOTHING = "remove it"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,23 +89,6 @@ class Adapters:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
-    """What the platform takes away from the user's arguments and environment; names as `front_doors.options` reads them.
-
-    Attributes:
-        owned: Options that the platform sets.
-        refused: Options that must not be, each with its reason and remedy.
-        abbreviated: Whether the engine also takes the beginning of an option for it.
-        variables: Beginnings of variables that the engine reads as options.
-    """
-
-    owned: frozenset[str] = frozenset()
-    refused: Mapping[str, str] = field(default_factory=dict)
-    abbreviated: bool = False
-    variables: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Engine:
     """What the operator knows of an engine.
 
@@ -99,11 +98,10 @@ class Engine:
         tried: Whether a process of it was started with such a command line; otherwise it is rendered, not run.
         program: What starts it; empty where the image's own entry point does.
         arguments: Its arguments, the user's among them.
-        problems: What is wrong with what it is asked for and with its environment: one sentence each, with the remedy.
+        owned: Options that its arguments give by themselves, those of the catalogue aside, each with what people do instead.
+        own_problems: What is wrong with what it is asked for, beside what holds for all: one sentence each, with the remedy.
         releases: What is wrong with a version: as above.
-        options: What nobody else may set.
         variables: Variables that a user may change.
-        fixed: Variables that nobody may change.
         files: Files of `FILES_FOLDER` that the arguments name, by their names.
         health: Path that answers 200 once it serves.
         metrics: Path of its Prometheus metrics on the same port; empty where it has none.
@@ -114,16 +112,15 @@ class Engine:
         takes_guard: Whether the guard can be a part of its process.
     """
 
-    type: str
+    type: EngineType
     source: str
     tried: bool = False
     program: tuple[str, ...]
     arguments: Callable[[Serving], list[str]]
-    problems: Callable[[Serving, Mapping[str, str]], Iterator[str]]
+    owned: Mapping[str, Instead] = field(default_factory=dict)
+    own_problems: Callable[[Serving], Iterator[str]] = lambda _serving: iter(())
     releases: Callable[[str], Iterator[str]] = lambda _version: iter(())
-    options: Options = field(default_factory=Options)
     variables: Mapping[str, str] = field(default_factory=dict)
-    fixed: Callable[[Serving], Mapping[str, str]] = lambda _serving: _NOTHING
     files: Callable[[Serving], Mapping[str, str]] = lambda _serving: _NOTHING
     health: str = "/health"
     metrics: str = "/metrics"
@@ -132,6 +129,25 @@ class Engine:
     drain_option: str = ""
     adapters: Adapters
     takes_guard: bool = False
+
+    def problems(self, serving: Serving, env: Mapping[str, str]) -> Iterator[str]:
+        """What is wrong with what it is asked for and with the user's environment: one sentence each, with the remedy."""
+        known, modes = facts(self.type), modes_of(serving)
+        for problem in settings_of.problems(known, serving.args, env, self.owned):
+            if modes & set(problem.modes):
+                yield problem.sentence
+        if serving.guarded_inside and not self.takes_guard:
+            yield "the engine cannot load the guard; set guard.mode Sidecar"
+        if serving.adapters and not self.adapters.asked_as:
+            yield self.adapters.why_not
+        if not serving.reuse and known.stays_on:
+            yield known.stays_on
+        yield from self.own_problems(serving)
+
+    def fixed(self, serving: Serving) -> dict[str, str]:
+        """Variables that nobody may change."""
+        found = demanded(self.type, serving)
+        return {item.setting: item.value or "" for item in found if not item.setting.startswith("-")}
 
     def shutdown(self, seconds: int) -> list[str]:
         """The arguments that give running requests their time.
@@ -149,6 +165,24 @@ class Engine:
             drain: Seconds that its running requests may take after that.
         """
         return removal + drain if self.drain is Drain.BEFORE_SIGNAL else removal
+
+
+def modes_of(serving: Serving) -> frozenset[Mode]:
+    """The modes in which a pool may be that asks for this."""
+    return _REUSING if serving.reuse else frozenset({Mode.DISABLED})
+
+
+def demanded(engine: EngineType, serving: Serving) -> Iterator[settings_of.PlatformSetting]:
+    """What the catalogue demands of the platform, in its order."""
+    for setting in settings_of.overrides(facts(engine), (), _NOTHING):
+        if modes_of(serving) & set(setting.modes):
+            yield setting
+
+
+def demanded_options(engine: EngineType, serving: Serving) -> list[str]:
+    """The same, as far as it is options: as they stand in a command line."""
+    found = [item for item in demanded(engine, serving) if item.setting.startswith("-")]
+    return [word for item in found for word in (item.setting, item.value) if word is not None]
 
 
 def parallel(option: str, serving: Serving, *, others: frozenset[str] = frozenset()) -> list[str]:

@@ -12,27 +12,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from cachescope.manifests.engines.judging import judged
-from cachescope.manifests.engines.launch import Adapters, Drain, Engine, Options, Serving, parallel
+from cachescope.engines.facts import EngineType
+from cachescope.manifests.engines.launch import Adapters, Drain, Engine, Instead, Serving, demanded_options, parallel
 
-_OPTIONS: Final = Options(
-    owned=frozenset(
-        {
-            *("--model-name", "--server-name", "--server-port", "--enable-prefix-caching", "--disable-metrics"),
-            "--adapters",
-        }
-    ),
-    refused={
-        "--allow-terminate-by-client": "lets a request end the engine; remove it",
-        "--kv-transfer-config": "moves cache blocks to stores whose isolation is not proven; remove it",
-        "--migration-backend": "moves cache blocks between engines; remove it",
-        "--proxy-url": "makes the engine known to a proxy beside the gateway; remove it",
-        "--role": "moves cache blocks between engines; remove it",
-    },
-    abbreviated=True,
-)
+_TYPE: Final = EngineType.LMDEPLOY
 _SPREAD = frozenset({"--dp", "--ep", "--cp", "--nnodes"})
-_ADAPTERS: Final = Adapters(asked_as="{adapter}")
 
 
 def _arguments(serving: Serving) -> list[str]:
@@ -43,7 +27,7 @@ def _arguments(serving: Serving) -> list[str]:
         *("--server-name", serving.host, "--server-port", str(serving.port)),
         *parallel("--tp", serving, others=_SPREAD),
         *_adapter_arguments(serving),
-        *(("--enable-prefix-caching",) if serving.reuse else ()),
+        *demanded_options(_TYPE, serving),
     ]
 
 
@@ -55,12 +39,16 @@ def _adapter_arguments(serving: Serving) -> list[str]:
 
 
 ENGINE: Final = Engine(
-    type="LMDeploy",
+    type=_TYPE,
     source="lmdeploy 0.18.0",
     program=("lmdeploy",),
     arguments=_arguments,
-    problems=judged(_OPTIONS, _ADAPTERS),
-    options=_OPTIONS,
+    owned={
+        "--model-name": Instead.NAME,
+        "--server-name": Instead.NOTHING,
+        "--server-port": Instead.NOTHING,
+        "--adapters": Instead.ADAPTERS,
+    },
     drain=Drain.ON_SIGNAL,
-    adapters=_ADAPTERS,
+    adapters=Adapters(asked_as="{adapter}"),
 )

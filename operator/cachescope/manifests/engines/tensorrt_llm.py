@@ -14,28 +14,10 @@ import json
 from collections.abc import Mapping
 from typing import Final
 
-from cachescope.manifests.engines.judging import judged
-from cachescope.manifests.engines.launch import FILES_FOLDER, Adapters, Drain, Engine, Options, Serving, parallel
+from cachescope.engines.facts import EngineType
+from cachescope.manifests.engines.launch import FILES_FOLDER, Adapters, Drain, Engine, Instead, Serving, parallel
 
 _FILE = "options.yaml"
-_FILES_ONLY = "reads settings that nobody checked, and could switch reuse on again; pass arguments"
-_OPTIONS: Final = Options(
-    owned=frozenset({"--served-model-name", "--host", "--port", "--backend"}),
-    refused={
-        "--config": _FILES_ONLY,
-        "--extra-llm-api-options": _FILES_ONLY,
-        "--set": _FILES_ONLY,
-        "--custom-module-dirs": "loads code into the engine that nobody checked; remove it",
-        "--disagg-cluster-uri": "moves cache blocks between engines; remove it",
-        "--grpc": "serves gRPC, which no guard sees; remove it",
-        "--metadata-server-config-file": "moves cache blocks between engines; remove it",
-        "--middleware": "could answer or change requests behind the guard; remove it",
-        "--num-serve-frontends": "starts several API servers; run one replica of the pool for each",
-        "--post-processor-hook": "loads code into the engine that nobody checked; remove it",
-        "--report-addr": "writes to a file of the user's choice; remove it",
-        "--server-role": "moves cache blocks between engines; remove it",
-    },
-)
 _SPREAD = frozenset({"--tensor-parallel-size", "--pipeline-parallel-size", "--pp-size", "--context-parallel-size", "--cp-size"})
 _ADAPTERS: Final = Adapters(
     why_not="TensorRT-LLM takes an adapter's path from the request's body; merge each into a model, and give it a pool"
@@ -58,12 +40,11 @@ def _files(serving: Serving) -> Mapping[str, str]:
 
 
 ENGINE: Final = Engine(
-    type="TensorRT-LLM",
+    type=EngineType.TENSORRT_LLM,
     source="TensorRT-LLM 0ad591fc",
     program=("trtllm-serve",),
     arguments=_arguments,
-    problems=judged(_OPTIONS, _ADAPTERS),
-    options=_OPTIONS,
+    owned={"--served-model-name": Instead.NAME, "--host": Instead.NOTHING, "--port": Instead.NOTHING},
     files=_files,
     metrics="/prometheus/metrics",
     drain=Drain.BEFORE_SIGNAL,

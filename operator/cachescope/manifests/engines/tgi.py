@@ -11,29 +11,23 @@ Not verified: whether later releases serve their metrics on a port of their own.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Final
 
-from cachescope.manifests.engines.judging import judged
-from cachescope.manifests.engines.launch import Adapters, Drain, Engine, Options, Serving, parallel
+from cachescope.engines.facts import EngineType
+from cachescope.manifests.engines.launch import Adapters, Drain, Engine, Instead, Serving, demanded_options, parallel
 
+_TYPE: Final = EngineType.TGI
 _NAME = "tgi"
-_TUNNEL = "lets requests in beside the gateway; remove it"
-_OPTIONS: Final = Options(
-    owned=frozenset({"--model-id", "--hostname", "--port", "-p", "--lora-adapters", "--usage-stats"}),
-    refused={"--ngrok": _TUNNEL, "--ngrok-authtoken": _TUNNEL, "--ngrok-edge": _TUNNEL},
-    # clap reads each option from a variable too, so the names of all that matter here.
-    variables=(
-        *("MODEL_ID", "HOSTNAME", "PORT", "LORA_ADAPTERS", "USAGE_STATS"),
-        *("NGROK", "PREFIX_CACHING", "USE_PREFIX_CACHING"),
-    ),
-)
-_ADAPTERS: Final = Adapters(asked_as="{adapter}")
-_common_problems = judged(_OPTIONS, _ADAPTERS)
+_OWNED: Final = {
+    "--model-id": Instead.MODEL,
+    "--hostname": Instead.NOTHING,
+    "--port": Instead.NOTHING,
+    "--lora-adapters": Instead.ADAPTERS,
+}
 
 
-def _problems(serving: Serving, env: Mapping[str, str]) -> Iterator[str]:
-    yield from _common_problems(serving, env)
+def _problems(serving: Serving) -> Iterator[str]:
     if serving.name != _NAME:
         yield f"the engine takes the model {serving.name!r} of a request for an adapter; set model.name {_NAME}"
 
@@ -44,7 +38,7 @@ def _arguments(serving: Serving) -> list[str]:
         *("--model-id", serving.model, "--hostname", serving.host, "--port", str(serving.port)),
         *parallel("--num-shard", serving, others=frozenset({"--sharded"})),
         *_adapter_arguments(serving),
-        *("--usage-stats", "off"),
+        *demanded_options(_TYPE, serving),
     ]
 
 
@@ -53,19 +47,13 @@ def _adapter_arguments(serving: Serving) -> list[str]:
     return ["--lora-adapters", listed] if listed else []
 
 
-def _fixed(serving: Serving) -> Mapping[str, str]:
-    """With reuse its launcher decides, since not every model and GPU can."""
-    return {} if serving.reuse else {"PREFIX_CACHING": "0", "USE_PREFIX_CACHING": "0"}
-
-
 ENGINE: Final = Engine(
-    type="TGI",
+    type=_TYPE,
     source="text-generation-inference 009c4e0b",
     program=("text-generation-launcher",),
     arguments=_arguments,
-    problems=_problems,
-    options=_OPTIONS,
-    fixed=_fixed,
+    owned=_OWNED,
+    own_problems=_problems,
     drain=Drain.ON_SIGNAL,
-    adapters=_ADAPTERS,
+    adapters=Adapters(asked_as="{adapter}"),
 )

@@ -5,18 +5,17 @@ Read from 0.32.0: `entrypoints/launchers/cli_args.py`, `engine/arg_utils.py`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Final
 
 from cachescope.core.adapters import OWN_OPTIONS, adapter_arguments
-from cachescope.core.front_doors import MIDDLEWARE, forbidden, options
+from cachescope.core.front_doors import MIDDLEWARE
+from cachescope.engines.facts import EngineType
 from cachescope.engines.routes import Capability
 from cachescope.engines.vllm import SERVED, capability
-from cachescope.manifests.engines.launch import Adapters, Drain, Engine, Options, Serving
+from cachescope.manifests.engines.launch import Adapters, Drain, Engine, Instead, Serving, demanded_options
 
-# Without the variable vLLM loads every plugin that is installed; with nothing in it, none.
-_QUIET = {"VLLM_NO_USAGE_STATS": "1", "VLLM_PLUGINS": ""}
-_REUSING = ("--enable-prefix-caching", "--prefix-caching-hash-algo", "sha256")
+_TYPE: Final = EngineType.VLLM
 
 
 def _arguments(serving: Serving) -> list[str]:
@@ -25,16 +24,9 @@ def _arguments(serving: Serving) -> list[str]:
         *("--model", serving.model, "--served-model-name", serving.name),
         *("--host", serving.host, "--port", str(serving.port)),
         *adapter_arguments(serving.adapters, serving.args),
-        *(_REUSING if serving.reuse else ("--no-enable-prefix-caching",)),
-        "--enable-prompt-tokens-details",
+        *demanded_options(_TYPE, serving),
         *(("--middleware", MIDDLEWARE) if serving.guarded_inside else ()),
     ]
-
-
-def _problems(serving: Serving, env: Mapping[str, str]) -> Iterator[str]:
-    yield from forbidden(serving.args, env)
-    for name in sorted({option.name for option in options(serving.args)} & OWN_OPTIONS):
-        yield f"{name} is set by the platform; declare adapters in engine.adapters, and remove it from engine.args"
 
 
 def _release_problems(version: str) -> Iterator[str]:
@@ -44,15 +36,14 @@ def _release_problems(version: str) -> Iterator[str]:
 
 
 ENGINE: Final = Engine(
-    type="vLLM",
+    type=_TYPE,
     source="vLLM 0.32.0",
     tried=True,
     program=("python3", "-m", "vllm.entrypoints.openai.api_server"),
     arguments=_arguments,
-    problems=_problems,
+    owned=dict.fromkeys(sorted(OWN_OPTIONS), Instead.ADAPTERS),
     releases=_release_problems,
-    options=Options(owned=OWN_OPTIONS),
-    variables=_QUIET,
+    variables={"VLLM_NO_USAGE_STATS": "1"},
     drain=Drain.BY_OPTION,
     drain_option="--shutdown-timeout",
     adapters=Adapters(asked_as="{adapter}"),
