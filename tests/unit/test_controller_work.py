@@ -18,6 +18,7 @@ from cachescope.controller.watched_kinds import API_KEYS
 from cachescope.controller.work_queue import WorkQueue
 from cachescope.controller.workers import Workers
 from cachescope.core.errors import ClusterError, SpecError
+from cachescope.core.log_lines import name_in_logs
 from cachescope.kube.rest import ConflictError, Document
 
 POOL, OTHER = Key("ServingPool", "ns", "tiny"), Key("ServingPool", "ns", "other")
@@ -105,6 +106,7 @@ async def test_failures_are_repeated_logged_once_and_end_nothing(caplog: pytest.
     task.cancel()
     assert seen[:5] == [0, 1, 2, 3, 4]
     assert [record.getMessage() for record in caplog.records] == ["not reconciled", "not reconciled"]
+    assert {vars(record)["object"] for record in caplog.records} == {name_in_logs(*TENANT)}
     name, results = "cachescope_operator_reconciles_total", ("ClusterError", "Conflict", "Bug")
     assert [metrics.registry.get_sample_value(name, {"kind": "Tenant", "result": result}) for result in results] == [2, 1, 1]
 
