@@ -62,7 +62,12 @@ TAKEN: list[tuple[str, Changes]] = [
         {"spec.classification": {"personal": "Principal", "secret": "Request", "public": "Tenant", "internal": "Tenant"}},
     ),
     ("CacheScope", {"spec.applications": [{**API_KEY, "tenant": "red"}, {**TOKEN, "tenant": "red"}]}),
+    (
+        "CacheScope",
+        {"spec.applications": [{**WORKLOAD, "tenant": "red"}, {**ACCOUNT, "tenant": "red"}]},
+    ),
     ("PublicSource", {"spec.approval": MISSING}),
+    ("Tenant", {"spec.compartments": {"members": [{"name": "m-1", "principals": [WORKLOAD, ACCOUNT]}]}}),
     ("Tenant", {"spec.compartments": {"claim": "matters", "members": [{"name": "m-1", "principals": [API_KEY, TOKEN]}]}}),
     ("CacheEpoch", {**INCIDENT, **OF_COMPARTMENT, "spec.deny": True}),
     ("CacheEpoch", INCIDENT),
@@ -141,7 +146,22 @@ REFUSED: list[tuple[str, Changes, str]] = [
         "Principal is wider than Request, the widest class of secret data",
     ),
     ("CacheScope", {"spec.applications": [{"kind": "jwt", "subject": "ci", "tenant": "red"}]}, "set issuer with `kind: jwt`"),
+    (
+        "CacheScope",
+        {"spec.applications": [{**WORKLOAD, "subject": "spiffe://Corp/a", "tenant": "red"}]},
+        "its whole SPIFFE id",
+    ),
+    ("CacheScope", {"spec.applications": [{**ACCOUNT, "subject": "jobs:app", "tenant": "red"}]}, "write system:service"),
     ("CacheScope", {"spec.toolsets": ["sha256:0"]}, "spec.toolsets[0]"),
+    *(
+        ("Tenant", {"spec.compartments": {"members": [{"name": "m", "principals": [{**who, "subject": subject}]}]}}, said)
+        for who, subject, said in (
+            (WORKLOAD, "corp/a", "write it as its certificate has it"),
+            (WORKLOAD, "spiffe://Corp/a", "should match '^spiffe://"),
+            (ACCOUNT, "jobs:app", "write system:service"),
+            (ACCOUNT, "system:serviceaccount:Jobs:app", "should match '^system:serviceaccount:"),
+        )
+    ),
     ("PublicSource", {"spec.digest": "1" * 64}, "spec.digest"),
     ("PublicSource", {"spec.approval.expires": "2030-01-01T00:00:00Z"}, "set expires to a time after at"),
     ("Tenant", {"spec.compartments": {"members": [{"name": "m", "principals": [{"kind": "jwt", "subject": "a"}]}]}}, "set issuer"),

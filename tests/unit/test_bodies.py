@@ -15,7 +15,23 @@ from cachescope.core.record import ABSENT
 from cachescope.core.types import Salt
 from cachescope.engines.routes import Dialect, Route
 from cachescope.gateway.bodies import BadBody, content_digest, sanitize, toolset_digest, with_salt
-from tests.unit.bodies import CHAT, COMPLETION, GOOD, RESPONSE, ROUTES, SALT, TOKENIZATION, every_route, refused, salt_for, sent
+from tests.unit.bodies import (
+    BATCH,
+    CHAT,
+    CLASSIFICATION,
+    COMPLETION,
+    EMBEDDING,
+    GOOD,
+    POOLING,
+    RESPONSE,
+    ROUTES,
+    SALT,
+    TOKENIZATION,
+    every_route,
+    refused,
+    salt_for,
+    sent,
+)
 
 # --- what is removed
 
@@ -60,8 +76,8 @@ def test_a_route_that_takes_no_salt_gets_none() -> None:
 def test_marks_in_text_parts_are_removed() -> None:
     part = {"type": "text", "text": "hi"}
     marked = part | {"uuid": "victim", "cache_control": {"type": "ephemeral"}, "cache_salt": "x"}
-    body = sent(CHAT, messages=[{"role": "user", "content": [marked, "more"], "cache_salt": "x"}])
-    assert body["messages"] == [{"role": "user", "content": [part, "more"]}]
+    body = sent(CHAT, messages=[{"role": "user", "content": [marked, part], "cache_salt": "x"}])
+    assert body["messages"] == [{"role": "user", "content": [part, part]}]
 
 
 def test_responses_are_never_stored() -> None:
@@ -75,6 +91,7 @@ def test_responses_are_never_stored() -> None:
 
 
 MESSAGE = {"role": "user", "content": "hi"}
+BOTH = {"add_generation_prompt": True, "continue_final_message": True}
 IMAGE = {"type": "image_url", "image_url": {"url": "data:,"}}
 FUNCTION: dict[str, Any] = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
 
@@ -111,6 +128,12 @@ REFUSED: list[tuple[Route, dict[str, Any], str]] = [
     (CHAT, content({"type": "text", "text": "a", "image_url": "x", "uuid": "victim"}), "messages[0].content[0].image_url"),
     (CHAT, content({"type": ["text"], "text": "a"}), "messages[0].content[0]"),
     (CHAT, content(7), "messages[0].content[0]"),
+    (CHAT, content("hi"), "messages[0].content[0]"),
+    (CHAT, content({"type": "text", "text": "a"}, "of which type"), "messages[0].content[1]"),
+    (CHAT, BOTH, "continue_final_message"),
+    (BATCH, BOTH, "continue_final_message"),
+    *((route, {"messages": [MESSAGE], **BOTH}, "continue_final_message")
+      for route in (TOKENIZATION, EMBEDDING, POOLING, CLASSIFICATION)),
     (CHAT, {"messages": [{"role": "user", "content": {"type": "text"}}]}, "messages[0].content"),
     (CHAT, {"messages": [{"role": "user", "content": "a", "audio": {"id": "x"}}]}, "messages[0].audio"),
     (CHAT, {"messages": [{"role": "user", "content": "a", "tools": []}]}, "messages[0].tools"),
@@ -157,6 +180,8 @@ REFUSED: list[tuple[Route, dict[str, Any], str]] = [
     (RESPONSE, {"input": [{"type": "function_call", "role": "user", "content": []}]}, "input[0].role"),
     (RESPONSE, {"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "x"}]}]}, "input[0].content[0]"),
     (RESPONSE, {"input": [{"role": "user", "content": [{"type": "input_file", "file_id": "x"}]}]}, "input[0].content[0]"),
+    (RESPONSE, {"input": [{"role": "user", "content": ["hi"]}]}, "input[0].content[0]"),
+    (RESPONSE, {"input": [{"type": "function_call_output", "output": ["hi"]}]}, "input[0].output[0]"),
     (RESPONSE, {"input": [{"role": "assistant", "content": "a", "tool_calls": []}]}, "input[0].tool_calls"),
     (RESPONSE, {"input": [{"type": "function_call_output", "output": [{"type": "input_image"}]}]}, "input[0].output[0]"),
     (RESPONSE, {"input": [{"type": "reasoning", "summary": [], "encrypted_content": "x"}]}, "input[0].encrypted_content"),
@@ -169,7 +194,7 @@ REFUSED: list[tuple[Route, dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("route", "fields", "param"), REFUSED, ids=[param[:40] for _, _, param in REFUSED])
 def test_what_is_not_known_to_be_isolated_is_refused_by_name(route: Route, fields: dict[str, Any], param: str) -> None:
-    assert sent(route)["cache_salt"] == SALT
+    assert sent(route).get("cache_salt") == salt_for(route)
     error = refused(route, **fields)
     assert error.param == param
     assert param[:40] in error.message
@@ -184,7 +209,19 @@ def test_a_refused_field_that_is_null_or_false_was_not_asked_for(route: Route, n
     assert sent(route, **{name: None}) == sent(route, **{name: False}) == sent(route)
 
 
+def test_text_without_a_type_is_refused_and_told_how_to_be_sent() -> None:
+    assert sent(CHAT, **content({"type": "text", "text": "of which type"}))
+    assert sent(CHAT, messages=[MESSAGE | {"content": "of which type"}])
+    assert "send a text part, or all of the content as one text" in refused(CHAT, **content("of which type")).message
+
+
 # --- what passes
+
+
+@pytest.mark.parametrize(("begins", "continues"), [(True, False), (False, True), (False, False), (True, None), (None, True)])
+def test_an_answer_is_begun_or_continued(begins: bool | None, continues: bool | None) -> None:
+    fields = {"add_generation_prompt": begins, "continue_final_message": continues}
+    assert sent(CHAT, **fields).items() >= fields.items()
 
 
 def test_a_whole_chat_with_tools_passes_unchanged() -> None:
@@ -265,6 +302,23 @@ def test_the_sequence_of_tools_and_every_detail_of_them_counts() -> None:
     assert len({toolset_digest(tools) for tools in sets}) == 4
     reordered: list[Any] = [dict(reversed(FUNCTION.items()))]
     assert toolset_digest(reordered) == toolset_digest([FUNCTION])
+
+
+@pytest.mark.parametrize(
+    ("route", "fields", "advice"),
+    [
+        (COMPLETION, {"max_tokens": 2**53}, "is an integer beyond 2**53 - 1; send a smaller one"),
+        (COMPLETION, {"prompt": [1, 2**53]}, "holds an integer beyond 2**53 - 1; send a smaller one"),
+        (COMPLETION, {"prompt": [[1], [2**53]]}, "holds an integer beyond 2**53 - 1; send a smaller one"),
+        (CHAT, {"chat_template_kwargs": {"a": 2**53}}, "holds an integer beyond 2**53 - 1; send a smaller one, or text"),
+        (CHAT, {"tools": [FUNCTION | {"function": {"parameters": {"maximum": 2**53}}}]},
+         "holds an integer beyond 2**53 - 1; send a smaller one, or text"),
+    ],
+)  # fmt: skip
+def test_what_is_said_of_a_large_integer_is_what_its_field_takes(route: Route, fields: dict[str, Any], advice: str) -> None:
+    with pytest.raises(BadBody) as caught:
+        content_digest(route.dialect, sanitize(route, GOOD[route.path] | fields).content)
+    assert caught.value.message == f"{next(iter(fields))} {advice}"
 
 
 @pytest.mark.parametrize("number", [2**53, -(2**53), 2**64 - 1])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
@@ -18,6 +19,7 @@ from cachescope.cli.doctor.gather import cluster_wide, gather
 from cachescope.cli.doctor.observed import OPERATOR_LEASE, ROOT_KEYS, Observed
 from cachescope.cli.doctor.resources import REMEDIES
 from cachescope.core.keys import Key
+from cachescope.core.labels import API_KEYS_LABEL
 from cachescope.core.ledgers import AUTHORIZATION_HEAD
 from cachescope.core.signed import sign
 from cachescope.kube.rest import ApiError, NotFoundError
@@ -54,6 +56,7 @@ def test_enforcement_of_network_policies_is_never_called_a_pass() -> None:
     assert finding.verdict is Verdict.NOTE
 
 
+BAD_KEYS = named("a", labels={API_KEYS_LABEL: "true"}) | {"data": {"zzzzzzzz": base64.b64encode(b"{}").decode()}}
 OTHER_CRD = {**definitions()[0], "metadata": {**definitions()[0]["metadata"], "annotations": {}}}
 FAULTS: list[tuple[Observed, str, str]] = [
     (replace(SOUND, kinds=frozenset({"servingpools"})), "kinds", "fenceleases"),
@@ -92,6 +95,7 @@ FAULTS: list[tuple[Observed, str, str]] = [
     (changed(tenants=[with_conditions("red", condition("Accepted", "False", Reason.IDENTITY_TAKEN))]), "tenants", "IdentityTaken"),
     (replace(SOUND, key_secrets={("ns", "a"): []}), "API key Secrets", "ns/a"),
     (replace(SOUND, key_secrets={("ns", "a"): [named("a")]}), "API key Secrets", "label"),
+    (replace(SOUND, key_secrets={("ns", "a"): [BAD_KEYS]}), "API key Secrets", "ns/a: 'zzzzzzzz' is no API key entry"),
     (changed(fenceleases=[fence_lease("p1.boot1", 200)]), "leases", "tiny-0"),
     (changed(epochledgers=[ledger(AUTHORIZATION_HEAD, 5, 900, restored=2, confirmed=1)]), "authorization heads", "restored"),
     (changed(cacheepochs=[unfenced(16)]), "fences", "16 min (WaitingForProcesses)"),
@@ -140,6 +144,15 @@ def test_a_key_is_in_use_while_a_ledger_or_a_lease_or_a_copy_in_one_rests_on_it(
         (Verdict.NOTE, "k0 is in use beside k2: ns/a.b"),
         (Verdict.NOTE, "k1 is in use beside k2: ns/tiny, ns/t1, ns/t2 and 2 more"),
     ]
+
+
+def test_a_key_that_was_added_and_comes_before_the_one_in_force_is_noted() -> None:
+    def noted(*ids: str) -> list[str]:
+        found = root_keys.check(changed(root_keys=[{"data": dict.fromkeys((*ids, "targets"), HEX)}]))
+        return [item.message.partition(":")[0] for item in found if item.verdict is Verdict.NOTE]
+
+    assert noted("k1", "k0") == ["k0 is not in force"]
+    assert noted("k1") == noted("k1", "k2") == noted() == []
 
 
 def test_a_fence_that_has_not_waited_for_long_is_no_fault() -> None:

@@ -15,6 +15,7 @@ import pytest
 
 from cachescope.api.claims import JwtClaim
 from cachescope.core.ledgers import AUTHORIZATION_HEAD, Floor, Ledger, Lineage, advanced, reborn
+from cachescope.core.log_lines import name_in_logs
 from cachescope.core.types import Epoch, ScopeClass
 from cachescope.gateway import configuration as configuration_module
 from cachescope.gateway.configuration import Configuration
@@ -248,7 +249,7 @@ class TestFaultsOfOneObject:
         path.edit("Tenant", "blue", lambda tenant: tenant["spec"].update(suspended="from 2027"))
         assert await status(path, path.credentials.api_keys["blue-carol"]) == 403
         assert await status(path, path.credentials.api_keys["red-alice"]) == 200
-        assert "suspended" in path.configuration.faults()[f"Tenant {NAMESPACE}/blue"]
+        assert "suspended" in path.configuration.faults()[f"Tenant {NAMESPACE}/{name_in_logs('Tenant', NAMESPACE, 'blue')}"]
 
     async def test_a_pool_that_cannot_be_read_serves_nobody_and_keeps_its_model_name(self, path: WholePath) -> None:
         await path.prove()
@@ -269,8 +270,21 @@ class TestFaultsOfOneObject:
         await path.prove()
         entry = base64.b64encode(content.encode()).decode()
         path.edit("Secret", "blue-carol", lambda secret: secret["data"].update({name: entry}))
-        assert f"Secret {NAMESPACE}/blue-carol" in path.configuration.faults()
+        assert f"Secret {NAMESPACE}/{name_in_logs('Secret', NAMESPACE, 'blue-carol')}" in path.configuration.faults()
         assert await status(path, path.credentials.api_keys["blue-carol"]) == 200
+
+    async def test_no_log_and_no_report_names_a_tenant(self, path: WholePath, caplog: pytest.LogCaptureFixture) -> None:
+        with caplog.at_level(logging.WARNING):
+            path.edit("ServingPool", POOL, lambda pool: pool["spec"].update(replicas="many"))
+            path.edit("Tenant", "blue", lambda tenant: tenant["spec"].update(suspended="perhaps"))
+            path.edit("Secret", "blue-carol", lambda secret: secret["data"].update(zzzzzzzz="e30="))
+        told = [str(vars(record)["object"]) for record in caplog.records if record.message == "object at fault"]
+        assert sorted(told) == sorted(path.configuration.report())
+        assert f"ServingPool {NAMESPACE}/{POOL}" in told
+        assert [name.partition("/")[0] for name in sorted(told)] == [
+            f"{kind} {NAMESPACE}" for kind in ("Secret", "ServingPool", "Tenant")
+        ]
+        assert "blue" not in str(path.configuration.report()) + caplog.text + str([vars(record) for record in caplog.records])
 
     @pytest.mark.parametrize("mode", ["Shared", "PerTenant"])
     def test_a_status_that_a_newer_operator_wrote_is_no_fault(self, path: WholePath, mode: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import logging
 from datetime import UTC, datetime
 from typing import Any
 
@@ -82,6 +83,26 @@ async def test_a_new_root_key_is_taken_over() -> None:
     assert await keys.refresh(NOW)
     assert keys.ring.current.id == "k2999"
     assert len(keys.ring.others) == 2
+
+
+async def test_a_root_key_that_was_added_under_an_id_that_does_not_come_last_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    def told() -> list[str]:
+        return [str(vars(record)["fault"]) for record in caplog.records if record.message == "root key added and not in force"]
+
+    api, text = FakeApi(), base64.b64encode(b"cd" * 32).decode()
+    api.objects[PATH] = secret({"k9": "ab" * 32, "k1": "ab" * 32, "targets": "ab" * 32})
+    keys = RootKeys(api, "ns")
+    with caplog.at_level(logging.WARNING):
+        await keys.refresh(NOW)
+        api.objects[PATH]["data"]["k91"] = text
+        await keys.refresh(NOW)
+        assert (keys.ring.current.id, told()) == ("k91", [])
+        api.objects[PATH]["data"]["k10"] = text
+        for _ in range(3):
+            await keys.refresh(NOW)
+    assert keys.ring.current.id == "k91"
+    assert [said.partition(":")[0] for said in told()] == ["k10 is not in force"]
+    assert "cd" * 8 not in caplog.text + str(told())
 
 
 class Lists(FakeApi):

@@ -18,6 +18,7 @@ from cachescope.controller.watched_kinds import API_KEYS
 from cachescope.controller.work_queue import WorkQueue
 from cachescope.controller.workers import Workers
 from cachescope.core.errors import ClusterError, SpecError
+from cachescope.core.log_lines import name_in_logs
 from cachescope.kube.rest import ConflictError, Document
 
 POOL, OTHER = Key("ServingPool", "ns", "tiny"), Key("ServingPool", "ns", "other")
@@ -80,8 +81,8 @@ async def test_failures_are_repeated_logged_once_and_end_nothing(caplog: pytest.
     seen: list[int] = []
     ended = asyncio.Event()
     faults = [
-        ClusterError("away; try again"),
-        ClusterError("away; try again"),
+        ClusterError("PATCH /tenants/t: away; try again"),
+        ClusterError("PATCH /tenants/t: away; try again"),
         ConflictError(409, "read again"),
         KeyError("x"),
         None,
@@ -105,6 +106,8 @@ async def test_failures_are_repeated_logged_once_and_end_nothing(caplog: pytest.
     task.cancel()
     assert seen[:5] == [0, 1, 2, 3, 4]
     assert [record.getMessage() for record in caplog.records] == ["not reconciled", "not reconciled"]
+    assert {vars(record)["object"] for record in caplog.records} == {name_in_logs(*TENANT)}
+    assert vars(caplog.records[0])["fault"] == f"PATCH /tenants/{name_in_logs(*TENANT)}: away; try again", "no log names a tenant"
     name, results = "cachescope_operator_reconciles_total", ("ClusterError", "Conflict", "Bug")
     assert [metrics.registry.get_sample_value(name, {"kind": "Tenant", "result": result}) for result in results] == [2, 1, 1]
 

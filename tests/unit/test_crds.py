@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import pytest
 import yaml
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, ValidationError
 
 from cachescope import __version__
 from cachescope.api import generate
@@ -18,7 +18,9 @@ from cachescope.api.cel import RULES
 from cachescope.api.cel_rule import Rule
 from cachescope.api.crds import MAX_BYTES, definitions, schema
 from cachescope.api.kinds import KINDS, Kind
+from cachescope.api.scopes import Application
 from cachescope.api.structural import structural
+from cachescope.api.tenants import CompartmentMembers, Tenant
 from cachescope.core.digests import digest
 from cachescope.core.labels import SPEC_ANNOTATION
 
@@ -63,7 +65,8 @@ def test_the_schema_is_structural_and_says_what_every_field_is(kind: Kind) -> No
     for path, node in _nodes(schema(kind)):
         if "x-kubernetes-int-or-string" not in node:
             assert node["type"] in (*LEAVES, "object", "array"), path
-            assert not node.keys() & {"$ref", "anyOf", "allOf", "oneOf", "not", "nullable", "title", "const"}, path
+            written = {"allOf"} if (kind.model, path) == (Tenant, ".spec.compartments.members[].principals[]") else set()
+            assert node.keys() & {"$ref", "anyOf", "allOf", "oneOf", "not", "nullable", "title", "const"} == written, path
         assert not ("properties" in node and "additionalProperties" in node), path
         assert ("x-kubernetes-list-type" in node) == (node.get("type") == "array"), path
         assert "description" in node or path.endswith(("metadata", "[]", "{}")), path
@@ -110,6 +113,62 @@ def test_each_definition_is_small_and_carries_the_digest_of_its_spec() -> None:
 def test_names_are_not_taken_twice() -> None:
     names = [name for document in definitions() for name in _names(document["spec"]["names"])]
     assert len(names) == len(set(names))
+
+
+PRINCIPALS = [
+    ("mtls", "spiffe://corp.example/ns/a/sa/b", True),
+    ("mtls", "corp/app", False),
+    ("mtls", "spiffe://corp", False),
+    ("mtls", "spiffe://Corp/app", False),
+    ("mtls", "spiffe://corp/../app", False),
+    ("mtls", "system:serviceaccount:jobs:app", False),
+    ("service-account", "system:serviceaccount:jobs:app.x", True),
+    ("service-account", "jobs:app", False),
+    ("service-account", "system:serviceaccount:Jobs:app", False),
+    ("service-account", "spiffe://corp/app", False),
+    ("api-key", "ci", True),
+    ("api-key", "spiffe://corp", True),
+]
+
+
+@pytest.mark.parametrize(("kind", "subject", "taken"), PRINCIPALS)
+def test_the_schema_takes_of_whom_compartments_are_open_to_what_the_model_takes(kind: str, subject: str, *, taken: bool) -> None:
+    root = next(schema(item) for item in KINDS if item.model is Tenant)
+    members = root["properties"]["spec"]["properties"]["compartments"]["properties"]["members"]
+    principal = {"kind": kind, "subject": subject}
+    assert _fits(members["items"]["properties"]["principals"]["items"], principal) == taken
+    assert _read(CompartmentMembers, {"name": "m", "principals": [principal]}) == taken
+
+
+@pytest.mark.parametrize(("kind", "subject", "taken"), PRINCIPALS)
+@pytest.mark.parametrize(("of", "path"), [("CacheScope", ("spec",)), ("CacheEpoch", ("spec", "target", "principal"))])
+def test_rules_take_of_a_principal_what_the_model_takes(
+    of: str, path: tuple[str, ...], kind: str, subject: str, *, taken: bool
+) -> None:
+    found = [re.search(r"kind != '(.+)' \|\| .*subject\.matches\('(.+)'\)", rule.rule) for rule in RULES[of] if rule.path == path]
+    patterns = {match[1]: match[2].replace("\\\\", "\\") for match in found if match}
+    assert patterns.keys() == {"mtls", "service-account"}
+    assert (re.fullmatch(patterns.get(kind, ".*"), subject) is not None) == taken
+    assert _read(Application, {"tenant": "red", "kind": kind, "subject": subject}) == taken
+
+
+def _read(model: type[BaseModel], fields: dict[str, Any]) -> bool:
+    try:
+        model.model_validate(fields)
+    except ValidationError:
+        return False
+    return True
+
+
+def _fits(node: dict[str, Any], item: dict[str, str]) -> bool:
+    """What the API server makes of the keywords that stand beside properties, and of patterns and enumerations below them."""
+    below = node.get("properties", {})
+    return (
+        all(_fits(part, item) for part in node.get("allOf", ()))
+        and ("anyOf" not in node or any(_fits(part, item) for part in node["anyOf"]))
+        and all(item[name] in below[name].get("enum", [item[name]]) for name in below.keys() & item.keys())
+        and all(re.search(below[name].get("pattern", ""), item[name]) for name in below.keys() & item.keys())
+    )
 
 
 @pytest.mark.parametrize("annotation", [int | str, Annotated[int, Field(multiple_of=2)]])

@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from cachescope.core.errors import SpecError
-from cachescope.core.keys import Key, KeyRing, derive, handed_out, matches, read_key
+from cachescope.core.keys import Key, KeyRing, derive, handed_out, matches, passed_over, read_key
 from cachescope.core.permits import permit_keys
 from tests.unit.core_strategies import KEY, NEWER_KEY, OTHER_KEY
 
@@ -39,6 +39,32 @@ def test_pools_have_different_permit_keys_under_the_same_ids() -> None:
 def test_the_greatest_id_is_current_and_the_others_verify() -> None:
     ring = KeyRing.of(NEWER_KEY, KEY)
     assert (ring.current, ring.find(KEY.id), ring.find("other")) == (NEWER_KEY, KEY, None)
+
+
+@pytest.mark.parametrize(
+    ("ids", "among", "behind", "latest"),
+    [
+        ({"k10"}, {"k9", "k10", "targets"}, "k10 is", "k9"),
+        ({"2026-12-01"}, {"k20261130T091500Z", "2026-12-01", "targets"}, "2026-12-01 is", "k20261130T091500Z"),
+        ({"K2"}, {"k1", "K2", "targets"}, "K2 is", "k1"),
+        ({"k1", "k10"}, {"k1", "k9", "k10"}, "k1, k10 are", "k9"),
+    ],
+)
+def test_a_key_whose_id_does_not_come_last_is_said_with_one_that_would(
+    ids: set[str], among: set[str], behind: str, latest: str
+) -> None:
+    said = passed_over(ids, among)
+    assert said.startswith(f"{behind} not in force")
+    assert said.endswith(f"an id that comes after {latest}, such as {latest}-1")
+    ring = KeyRing.of(*(Key(name, b"k" * 32) for name in {*among, f"{latest}-1"} - {"targets"}))
+    assert ring.current.id == f"{latest}-1"
+
+
+@pytest.mark.parametrize("ids", [{"k9"}, {"targets"}, set()])
+def test_nothing_is_said_of_the_key_in_force(ids: set[str]) -> None:
+    assert passed_over({*ids, "k10"}, {"k9", "k10", "targets"}), "control"
+    assert passed_over(ids, {"k9", "k10", "targets"}) == ""
+    assert passed_over({"targets"}, {"targets"}) == ""
 
 
 def test_an_empty_ring_and_a_short_key_are_refused() -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from cachescope.core.epochs import target_name
 from cachescope.core.ledgers import AUTHORIZATION_HEAD, Floor, Ledger, Lineage, Role, advanced, shard_name
+from cachescope.core.log_lines import name_in_logs
 from cachescope.core.permits import PERMIT_HEADER, read_permit
 from cachescope.core.scopes import Credential
 from cachescope.core.types import Epoch, TargetKind, TargetName
@@ -159,7 +160,7 @@ class TestIssuedBefore:
     async def test_an_entry_with_another_time_is_no_entry(self, path: WholePath, seconds: object) -> None:
         self.created(path, seconds)
         assert await reason(path, key(path, "blue-carol")) == "authentication_required"
-        assert f"Secret {NAMESPACE}/blue-carol" in path.configuration.faults()
+        assert f"Secret {NAMESPACE}/{name_in_logs('Secret', NAMESPACE, 'blue-carol')}" in path.configuration.faults()
 
 
 def token(path: WholePath, **claims: float) -> str:

@@ -30,7 +30,7 @@ def sent(path: str, **fields: Any) -> set[str] | None:
 SOURCES = [
     (CHAT, {}, {"one"}),
     (CHAT, {"messages": [{"role": "system", "content": "drei ü"}, ASK]}, {"one", "drei ü"}),
-    (CHAT, {"messages": [{"role": "user", "content": [{"type": "text", "text": "one"}, "two"]}]}, {"one", "two"}),
+    (CHAT, {"messages": [{**ASK, "content": [{"type": "text", "text": text} for text in ("one", "two")]}]}, {"one", "two"}),
     (CHAT, {"messages": [{"role": "assistant", "content": None}, ASK]}, {"one"}),
     (CHAT, {"messages": [{"role": "user", "content": ""}, ASK]}, {"one", ""}),
     (CHAT, {"messages": [{**ASK, "name": None}]}, {"one"}),

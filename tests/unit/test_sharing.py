@@ -14,6 +14,7 @@ import pytest
 from cachescope.core.digests import sha256
 from cachescope.core.epochs import target_name
 from cachescope.core.ledgers import Flags, Floor
+from cachescope.core.log_lines import name_in_logs
 from cachescope.core.scopes import Credential
 from cachescope.core.types import Epoch, TargetKind, TargetName
 from cachescope.gateway import placing, understanding
@@ -362,4 +363,4 @@ async def test_a_tenant_that_cannot_be_read_is_refused_with_words_that_fit(world
     found = await world.ask(CAROL, None)
     assert isinstance(found, Answer)
     assert (found.status, b"at fault" in found.body) == (403, True)
-    assert "no SPIFFE id" in world.configuration.faults()[f"Tenant {NAMESPACE}/blue"]
+    assert "no SPIFFE id" in world.configuration.faults()[f"Tenant {NAMESPACE}/{name_in_logs('Tenant', NAMESPACE, 'blue')}"]

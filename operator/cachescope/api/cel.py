@@ -65,23 +65,45 @@ _SERVING_POOL = (
 _WHOLE = "({0}.kind == 'jwt') == (has({0}.issuer) && {0}.issuer != '')"
 _ISSUER = "tokens have an issuer and API keys have none; set issuer with `kind: jwt` and only then"
 
+_WORKLOAD = (
+    "a workload is named by its whole SPIFFE id, and another name would be nobody's; write it as its certificate has it, "
+    "spiffe://<trust domain>/<path>"
+)
+_ACCOUNT = "another name would be nobody's; write system:serviceaccount:<namespace>:<name>"
+
+
+def _escaped(pattern: str) -> str:
+    """A regular expression inside a string of CEL, inside a text that is formatted."""
+    return pattern.replace("\\", "\\\\").replace("{", "{{").replace("}", "}}")
+
+
+_OF_A_PRINCIPAL = (
+    (f"{{0}}.kind != 'mtls' || {{0}}.subject.matches('^{_escaped(SPIFFE_ID)}$')", _WORKLOAD),
+    (f"{{0}}.kind != 'service-account' || {{0}}.subject.matches('^{_escaped(SERVICE_ACCOUNT)}$')", _ACCOUNT),
+    (_WHOLE, _ISSUER),
+)
+"""Rules on one principal, where few stand together: what each says, and why not."""
+
+
+def _members(rule: str) -> str:
+    """A rule on whom compartments are open to: cheap ones alone, since there may be 65,536. Patterns of the schema say the rest."""
+    return f"!has(self.members) || self.members.all(member, member.principals.all(item, {rule}))"
+
+
 _TENANT = (
     Rule(
         "!has(self.jwt) || self.jwt.all(item, !has(item.claims) || item.claims.all(name, name.size() <= 128))",
         "the name of a claim has at most 128 characters; name a claim of the provider's tokens",
         ("spec", "identities"),
     ),
+    Rule(_members(_WHOLE.format("item")), _ISSUER, ("spec", "compartments")),
+    Rule(_members("item.kind != 'mtls' || item.subject.startsWith('spiffe://')"), _WORKLOAD, ("spec", "compartments")),
     Rule(
-        f"!has(self.members) || self.members.all(member, member.principals.all(item, {_WHOLE.format('item')}))",
-        _ISSUER,
+        _members("item.kind != 'service-account' || item.subject.startsWith('system:serviceaccount:')"),
+        _ACCOUNT,
         ("spec", "compartments"),
     ),
 )
-
-
-def _escaped(pattern: str) -> str:
-    """A regular expression inside a string of CEL."""
-    return pattern.replace("\\", "\\\\")
 
 
 def _at_most(data: DataClass) -> Rule:
@@ -99,7 +121,10 @@ def _at_most(data: DataClass) -> Rule:
 
 _CACHE_SCOPE = (
     *(_at_most(data) for data in DataClass if data is not DataClass.PUBLIC),
-    Rule(f"!has(self.applications) || self.applications.all(item, {_WHOLE.format('item')})", _ISSUER, ("spec",)),
+    *(
+        Rule(f"!has(self.applications) || self.applications.all(item, {rule.format('item')})", message, ("spec",))
+        for rule, message in _OF_A_PRINCIPAL
+    ),
 )
 
 _PUBLIC_SOURCE = (
@@ -142,17 +167,7 @@ _CACHE_EPOCH = (
         "a compartment is one of a Tenant; set compartment with `kind: Compartment` and only then",
         ("spec", "target"),
     ),
-    Rule(
-        f"self.kind != 'mtls' || self.subject.matches('^{_escaped(SPIFFE_ID)}$')",
-        "a workload is named by its whole SPIFFE id, and another name would be nobody's; write it as its certificate has it",
-        ("spec", "target", "principal"),
-    ),
-    Rule(
-        f"self.kind != 'service-account' || self.subject.matches('^{_escaped(SERVICE_ACCOUNT)}$')",
-        "another name would be nobody's; write system:serviceaccount:<namespace>:<name>",
-        ("spec", "target", "principal"),
-    ),
-    Rule(_WHOLE.format("self"), _ISSUER, ("spec", "target", "principal")),
+    *(Rule(rule.format("self"), message, ("spec", "target", "principal")) for rule, message in _OF_A_PRINCIPAL),
     Rule(
         "(self.mode == 'Drain') == (has(self.drainSeconds) && self.drainSeconds > 0)",
         "set drainSeconds with `mode: Drain` and only then",

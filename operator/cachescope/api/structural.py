@@ -7,6 +7,7 @@ Rules:
 - lists are atomic unless they name their keys: two owners of one list would each see only half of what the operator obeys;
 - the API server sets a default only where a GitOps tool does not take it for drift: never inside a list, whose items such tools
   compare whole, and only values that say something (an empty one is what the operator reads from a missing field anyway);
+- a model with fields may have `allOf` in its `json_schema_extra`, in structural form: what CEL would say at too high a cost;
 - a keyword that is not known here is an error: nothing of a model is dropped in silence.
 """
 
@@ -55,6 +56,8 @@ def _convert(node: Schema, definitions: Mapping[str, Schema], *, defaults: bool)
             made["properties"] = {name: _convert(item, definitions, defaults=defaults) for name, item in value.items()}
         elif keyword == "additionalProperties":
             made |= _map(value, definitions, has_properties="properties" in node)
+        elif keyword == "allOf" and "properties" in node:
+            made["allOf"] = value  # written by the model itself; one that pydantic makes stands beside no fields
         elif keyword in ("items", "x-kubernetes-list-map-keys"):
             made |= _list(node, definitions)
         elif keyword not in DROPPED:

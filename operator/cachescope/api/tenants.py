@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, StringConstraints, field_validator
+from pydantic import ConfigDict, Field, StringConstraints, field_validator
+from pydantic.config import JsonDict
 
 from cachescope.api.documents import NAMESPACE_NAME, OBJECT_NAME, Resource, Strict
 from cachescope.api.epochs import PrincipalName
 from cachescope.api.statuses import TenantStatus
+from cachescope.core.scopes import API_KEY, JWT, MTLS, SERVICE_ACCOUNT
+from cachescope.core.service_accounts import PATTERN as ACCOUNT
 from cachescope.core.spiffe import MAX_BYTES, PATTERN
 
 MOST_OF_A_NAME = 128
@@ -78,11 +81,30 @@ class Identities(Strict):
     )
 
 
+def _subject_of(pattern: str, others: list[str]) -> JsonDict:
+    """A subject is of a pattern, unless its kind is one of the others. Of two that do not fit the API server names the first."""
+    return {"anyOf": [{"properties": {"subject": {"pattern": f"^{pattern}$"}}}, {"properties": {"kind": {"enum": [*others]}}}]}
+
+
+class AuthorizedPrincipal(PrincipalName):
+    """Whom a credential speaks for."""
+
+    # By patterns, and not by a rule as elsewhere: CEL counts all that there may be, and these would cost too much.
+    model_config = ConfigDict(
+        json_schema_extra={
+            "allOf": [
+                _subject_of(PATTERN, [API_KEY, JWT, SERVICE_ACCOUNT]),
+                _subject_of(ACCOUNT, [API_KEY, JWT, MTLS]),
+            ]
+        }
+    )
+
+
 class CompartmentMembers(Strict):
     """Who is authorized for one compartment."""
 
     name: str = Field(min_length=1, max_length=253, description="Its name, as clients send it in `x-cachescope-compartment`.")
-    principals: tuple[PrincipalName, ...] = Field(max_length=256, description="Whose credentials are authorized for it.")
+    principals: tuple[AuthorizedPrincipal, ...] = Field(max_length=256, description="Whose credentials are authorized for it.")
 
 
 class Compartments(Strict):

@@ -2,7 +2,8 @@
 
 Rules:
 
-- the Secret is created when there is none, and never written again: keys rotate by adding one under a greater id;
+- the Secret is created when there is none, and never written again: keys rotate by adding one under a greater id, and one that was
+  added under another id is said;
 - a Secret whose keys are lost or damaged is said and left alone: new keys would change every salt behind people's backs;
 - a Secret that is deleted comes back with the same keys while a process knows them; only one that knows none makes new ones;
 - it has no owner, so that it stays when everything else is uninstalled.
@@ -19,7 +20,7 @@ from datetime import datetime
 from typing import Any
 
 from cachescope.core.errors import ClusterError, SpecError
-from cachescope.core.keys import KEY_BYTES, Key, KeyRing, read_key, root_ring, target_key
+from cachescope.core.keys import KEY_BYTES, Key, KeyRing, passed_over, read_key, root_ring, target_key
 from cachescope.core.labels import MANAGED_BY_LABEL, PART_OF_LABEL, ROOT_KEYS_SECRET
 from cachescope.kube.rest import ConflictError, NotFoundError, Rest, collection
 
@@ -69,8 +70,15 @@ class RootKeys:
                 log.error("root keys not read", extra={"fault": str(error)})
             self.fault = str(error)
             return False
+        self._tell_added(texts)
         changed, self._texts, self.fault = texts != self._texts, texts, ""
         return changed
+
+    def _tell_added(self, texts: Mapping[str, str]) -> None:
+        """A key that was added and is not the latest rotates nothing; nobody would see why."""
+        added = texts.keys() - self._texts.keys() if self._texts is not None else ()
+        if why := passed_over(added, texts):
+            log.warning("root key added and not in force", extra={"fault": why})
 
     async def _read_or_create(self, now: datetime) -> Mapping[str, Any]:
         try:

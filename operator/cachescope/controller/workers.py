@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
@@ -12,6 +13,7 @@ from cachescope.controller.metrics import Metrics
 from cachescope.controller.store import Key
 from cachescope.controller.work_queue import WorkQueue
 from cachescope.core.errors import ClusterError
+from cachescope.core.log_lines import name_in_logs
 from cachescope.kube.rest import ConflictError
 from cachescope.logs import fault_of
 
@@ -80,9 +82,15 @@ class Workers:
     def _again(self, key: Key, result: str, fault: str, *, quiet: bool = False) -> None:
         failures = self._failures[key] = self._failures.get(key, 0) + 1
         self._metrics.reconciled(key.kind, result)
-        where = {"kind": key.kind, "namespace": key.namespace, "object": key.name}
         if not quiet and self._faults.get(key) != fault:
-            log.warning("not reconciled", extra={**where, "result": result, "fault": fault})
+            named = name_in_logs(*key)
+            where = {"kind": key.kind, "namespace": key.namespace, "object": named}
+            log.warning("not reconciled", extra={**where, "result": result, "fault": _with_name(fault, key.name, named)})
             self._faults[key] = fault
         delay = min(LAST_DELAY, FIRST_DELAY * 2 ** min(failures, 16))
         self._queue.add_after(key, delay * random.uniform(0.5, 1.0))  # noqa: S311 - it spreads work, no secret
+
+
+def _with_name(fault: str, name: str, shown: str) -> str:
+    """A fault, which may quote the API server and so the object, with the name that logs have for it."""
+    return fault if shown == name else re.sub(rf"(?<![\w.-]){re.escape(name)}(?![\w.-])", shown, fault)

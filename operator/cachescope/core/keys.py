@@ -51,7 +51,10 @@ class KeyRing:
 
     @classmethod
     def of(cls, *keys: Key) -> KeyRing:
-        """A ring whose current key is the one with the greatest id (ids sort by age, e.g. `2026-11-30`)."""
+        """A ring whose current key is the one with the greatest id.
+
+        Ids sort by age, e.g. `2026-11-30`: they are compared as text, so that `k10` comes before `k9` (`passed_over`).
+        """
         if not keys:
             raise SpecError("a key ring needs at least one key; mount the Secret that holds it")
         current = max(keys, key=lambda key: key.id)
@@ -115,6 +118,23 @@ def read_key(name: str, text: str) -> Key:
     if _TEXT.fullmatch(found) is None:
         raise SpecError(f"the key {name} does not hold {2 * KEY_BYTES} lower-case hexadecimal digits; write the Secret again")
     return Key(name, bytes.fromhex(found))
+
+
+def passed_over(ids: Collection[str], among: Collection[str]) -> str:
+    """What to say of root keys that are not in force because another one has a greater id; empty when there are none.
+
+    Args:
+        ids: Their ids; of the one that is in force nothing is said.
+        among: Ids of all root keys. `targets` is none.
+    """
+    latest = max(set(among) - {"targets"}, default="")
+    if not (behind := sorted(set(ids) - {"targets", latest})):
+        return ""
+    named, are, they = ", ".join(behind), *(("are", "them") if len(behind) > 1 else ("is", "it"))
+    return (
+        f"{named} {are} not in force: ids are compared as text, character by character, and {latest} comes after {they}, "
+        f"as k9 does after k10; to rotate, add the key under an id that comes after {latest}, such as {latest}-1"
+    )
 
 
 def root_ring(texts: Mapping[str, str]) -> KeyRing:

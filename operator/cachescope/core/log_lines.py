@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import time
 import traceback
 from pathlib import Path
+from typing import Final
 
 _STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
+
+_NAMED_AFTER_TENANTS: Final = frozenset({"Tenant", "Secret"})
 
 
 class JsonFormatter(logging.Formatter):
@@ -22,6 +26,22 @@ class JsonFormatter(logging.Formatter):
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
         return json.dumps(line, default=str)
+
+
+def name_in_logs(kind: str, namespace: str, name: str) -> str:
+    """How a log and a report that others may read name an object, below its namespace.
+
+    Args:
+        kind: Its kind. Who is a tenant is nobody's business: Tenants, and Secrets, which hold API keys, have a digest for a name.
+        namespace: Its namespace.
+        name: Its name.
+
+    Returns:
+        The name, or 12 hexadecimal digits of the SHA-256 of `namespace/name`, after `sha256:`.
+    """
+    if kind not in _NAMED_AFTER_TENANTS:
+        return name
+    return f"sha256:{hashlib.sha256(f'{namespace}/{name}'.encode()).hexdigest()[:12]}"
 
 
 def fault_of(error: BaseException) -> dict[str, str]:

@@ -84,6 +84,7 @@ def sanitize(route: Route, fields: Mapping[str, Json]) -> Sanitized:
     held = sieve.held(dict(fields), route.body, "")
     model = _model(held)
     _require(route, held)
+    _begins_or_continues(held)
     checks = CHECKS[route.dialect]
     checked = {name: checks[name](value, sieve) if name in checks and value is not None else value for name, value in held.items()}
     clean = checked | dict(route.forced)
@@ -155,7 +156,15 @@ def _canonical_with_fractions(name: str, value: Json) -> bytes:
     try:
         return rfc8785.dumps(value)
     except rfc8785.CanonicalizationError:
-        raise BadBody(f"{name} holds an integer beyond 2**53 - 1; send it as text", name) from None
+        raise BadBody(f"{name} {_beyond(value)}", name) from None
+
+
+def _beyond(value: Json) -> str:
+    """What is wrong with a value that holds too large an integer, and what to send: only within objects text may stand for it."""
+    if isinstance(value, int):
+        return "is an integer beyond 2**53 - 1; send a smaller one"
+    objects = [value] if isinstance(value, dict) else [item for item in cast("list[Json]", value) if isinstance(item, dict)]
+    return f"holds an integer beyond 2**53 - 1; send a smaller one{', or text' if objects else ''}"
 
 
 def _is_token_ids(value: Json) -> bool:
@@ -184,6 +193,13 @@ def _require(route: Route, fields: Mapping[str, Json]) -> None:
         raise BadBody(f"{name} is missing; send {_choices(route)}", name, code="missing_required_parameter")
     one = sorted(given)[-1]
     raise BadBody(f"{one} is one too many; send {_choices(route)}", one, code="unsupported_parameter")
+
+
+def _begins_or_continues(fields: Mapping[str, Json]) -> None:
+    """An answer is not both begun and continued: vLLM refuses that, and 0.31 may quote the body with its salt when it does."""
+    if fields.get("add_generation_prompt") is True and fields.get("continue_final_message") is True:
+        why = "continue_final_message and add_generation_prompt are both true; set one of them to false"
+        raise BadBody(why, "continue_final_message")
 
 
 def _choices(route: Route) -> str:

@@ -22,7 +22,7 @@ from typing import Any, Protocol, TypeVar
 from cachescope.api.claim_rules import ClaimRules
 from cachescope.api.scopes import CacheScope
 from cachescope.api.settings import IdentityProvider, Settings
-from cachescope.core.log_lines import fault_of
+from cachescope.core.log_lines import fault_of, name_in_logs
 from cachescope.core.public_sources import Source
 from cachescope.gateway.identity.api_keys import ApiKeys
 from cachescope.gateway.identity.authenticator import Authenticator
@@ -123,7 +123,7 @@ class Configuration:
         return sorted({wanted.kind for wanted in self.loading.unmet})
 
     def faults(self) -> dict[str, str]:
-        """What is wrong with objects, by kind, namespace and name."""
+        """What is wrong with objects, by kind, namespace and name, as logs may have it (`name_in_logs`)."""
         return {**self._compiled_faults, **{_named("EpochLedger", name): fault for name, fault in self.ledgers.faults.items()}}
 
     def report(self) -> dict[str, str]:
@@ -269,4 +269,4 @@ def _values(items: Mapping[Name, Reading[T]]) -> list[T]:
 
 
 def _named(kind: str, name: Name) -> str:
-    return f"{kind} {name.namespace}/{name.name}"
+    return f"{kind} {name.namespace}/{name_in_logs(kind, *name)}"

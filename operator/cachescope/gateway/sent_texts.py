@@ -105,9 +105,6 @@ def _message(value: Json) -> Iterator[str]:
 
 def _parts(parts: list[Json]) -> Iterator[str]:
     for part in parts:
-        if isinstance(part, str):
-            yield part
-            continue
         fields = _only(part, {"type", "text"})
         _need(harmless=fields.get("type") in _PARTS)
         yield _is_text(fields.get("text"))

@@ -111,14 +111,20 @@ def checked_kind(value: Json, kind: Kind, path: str) -> Json:
 
 
 def content(value: Json, parts: Mapping[str, Shape], sieve: Sieve, path: str) -> Json:
-    """Text, or a list of texts and parts; `parts` says by type which there are."""
+    """Text, or a list of parts; `parts` says by type which there are."""
     if value is None or isinstance(value, str):
         return value
-    return [item if isinstance(item, str) else part(item, parts, sieve, f"{path}[{at}]") for at, item in listed(value, path)]
+    return [part(item, parts, sieve, f"{path}[{at}]") for at, item in listed(value, path)]
 
 
 def part(value: Json, parts: Mapping[str, Shape], sieve: Sieve, path: str) -> dict[str, Json]:
-    """One part of a content; what is not text is refused."""
+    """One part of a content; what is not text is refused, and so is text without a type.
+
+    vLLM takes a bare text for a part on some routes, and on others fails where it looks for the type in its words.
+    """
+    if isinstance(value, str):
+        why = f"{path} is text without a type; send a text part, or all of the content as one text"
+        raise BadBody(why, path, code="invalid_type")
     kind = value.get("type") if isinstance(value, dict) else None
     shape = parts.get(kind) if isinstance(kind, str) else None
     if shape is None:

@@ -124,7 +124,7 @@ def _integer(text: str) -> int:
         return int(text)
     # 20 characters hold every 64-bit integer; longer text is never converted, which takes quadratic time.
     if len(text) > 20 or int(text) not in _INTEGERS:
-        raise NotStrictJson("holds an integer beyond 64 bits; send it as text")
+        raise NotStrictJson("holds an integer beyond 64 bits; send a smaller one, or text where text may stand")
     return int(text)
 
 

@@ -1,4 +1,4 @@
-"""Do pools serve, and were tenants, scopes and epochs accepted; do API key Secrets have the label by which they are found."""
+"""Do pools serve, and were tenants, scopes and epochs accepted; are API key Secrets found by their label, and can they be read."""
 
 from __future__ import annotations
 
@@ -127,9 +127,18 @@ def _key_secrets(observed: Observed) -> Iterator[Finding]:
         elif label(found[0], API_KEYS_LABEL) != "true":
             remedy = f"kubectl label secret -n {namespace} {secret} {API_KEYS_LABEL}=true"
             findings.append(failed(name, f"{namespace}/{secret} lacks the label by which gateways find it", remedy))
+        elif fault := _fault_of_keys(found[0]):
+            findings.append(failed(name, f"{namespace}/{secret}: {fault}", "make the key anew, or remove its entry"))
     yield from findings
     if not findings and not isinstance(observed.of("tenants"), Unseen):
-        yield passed(name, f"all {len(observed.key_secrets)} that Tenants name are there and labelled")
+        yield passed(name, f"all {len(observed.key_secrets)} that Tenants name are there, labelled and readable")
+
+
+def _fault_of_keys(secret: Document) -> str:
+    """What a gateway finds wrong with keys; its log names the Secret by a digest alone."""
+    from cachescope.gateway.readings import read_secret, whatever  # noqa: PLC0415 - the gateway's libraries take long to load
+
+    return whatever(read_secret)(dict(secret)).fault
 
 
 def _conditions(document: Document) -> dict[str, Condition]:
