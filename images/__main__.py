@@ -82,8 +82,6 @@ def _bring(missing: list[tuple[Image, str]], workshop: Workshop, place: Destinat
     def bring(image: Image, reference: str) -> None:
         workshop.ensure(image, reference)
         place.deliver(workshop, image, reference)
-        if not isinstance(place, Builder):
-            workshop.tidy(image, reference)
 
     if not {reference for _, reference in missing} <= workshop.images().keys():
         workshop.ensure_base()
@@ -92,6 +90,10 @@ def _bring(missing: list[tuple[Image, str]], workshop: Workshop, place: Destinat
         running = [pool.submit(bring, image, reference) for image, reference in ordered]
     for one in running:
         one.result()
+    # Not before all are built: whoever builds or lists meanwhile fails when a layer goes that he has just seen.
+    if not isinstance(place, Builder):
+        for image, reference in ordered:
+            workshop.tidy(image, reference)
     workshop.prune()
 
 

@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import subprocess
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,7 +15,6 @@ from images.processes import answers, output, run
 from images.progress import Progress
 
 CACHED_STEPS_BYTES = 4 * 2**30
-LIST_TRIES = 4
 
 
 @dataclass(slots=True)
@@ -56,15 +54,8 @@ class Workshop:
 
     def images(self) -> dict[str, str]:
         """Reads the names that the builder has, with their ids."""
-        pairs = (line.split(maxsplit=1) for line in self._listed().splitlines())
+        pairs = (line.split(maxsplit=1) for line in output(self.builder.images()).splitlines())
         return {pair[1]: pair[0] for pair in pairs if len(pair) == 2}
-
-    def _listed(self) -> str:
-        """Lists images; buildah fails when one goes while it lists, and the build beside this one drops its older ones."""
-        for _ in range(LIST_TRIES):
-            with suppress(subprocess.CalledProcessError):
-                return output(self.builder.images())
-        return output(self.builder.images())
 
     def ensure_base(self) -> None:
         """Makes the base, where it is ours and the builder lacks it."""
