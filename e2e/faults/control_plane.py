@@ -36,6 +36,10 @@ class ControlPlane:
         self._meeting = threading.Barrier(plays, timeout=MEETING_SECONDS)
         self._meanwhile: list[Callable[[], object]] = []
 
+    def meet(self) -> None:
+        """Wait until every play has come there: rollouts of one are a load for the others."""
+        self._once(lambda: None)
+
     def be_gone(self, seconds: float) -> None:
         """No API server for that time."""
         self._once(partial(outage.without_api_server, seconds))
@@ -53,10 +57,10 @@ class ControlPlane:
     def without_kubelet(self) -> Iterator[None]:
         """A node that starts and ends nothing, and that nobody hears of, until all plays are at the end of the block."""
         with stopped(outage.kubelet()):
-            self._once(lambda: None)
+            self.meet()
             yield
             with suppress(threading.BrokenBarrierError):
-                self._once(lambda: None)
+                self.meet()
 
     def leave(self) -> None:
         """A play has failed: nobody waits for it."""

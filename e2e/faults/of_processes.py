@@ -120,8 +120,10 @@ def scaled_up(scene: Scene) -> None:
 def clocks_off(scene: Scene) -> None:
     """No clock of one machine is compared with that of another, so that nothing is different."""
     with clocks.off(scene.site):
+        scene.control_plane.meet()
         scene.revoke()
         scene.fenced(QUICK_SECONDS)
+        scene.control_plane.meet()
         if not clocks.operators_is_off(scene.site, scene.latest("rollback")):
             raise AssertionError("the operator's clock was right, so nothing was broken; see the fault")
 

@@ -22,7 +22,7 @@ from e2e.stack.tenancy import tenant
 from e2e.stack.waiting import until
 
 OPERATOR_METRICS_PORT = 9090
-ROUTE = "/v1/responses"
+ROUTE, HANDLES = "/v1/responses", "/cachescope/v1/handles"
 # 32 bytes in URL-safe base64, as salts and keys are written; a digest of an image or a record is hexadecimal.
 SECRET_OF_32_BYTES = re.compile(
     r"(?<![A-Za-z0-9_\-/+=])(?=[A-Za-z0-9_-]*[A-Z])(?=[A-Za-z0-9_-]*[a-z])[A-Za-z0-9_-]{43}(?![A-Za-z0-9_\-/+=])"
@@ -39,7 +39,9 @@ class Planted:
         key: Its API key.
         prompt: What it says, always.
         uid: UID of its Tenant.
-        answers: Status, headers and bodies of all answers that are not the engine's own words.
+        handle: What it was given for its prompt.
+        served: Headers of the answers that it got.
+        refused: Headers and bodies of its refusals.
     """
 
     name: str = field(default_factory=lambda: f"canary-{secrets.token_hex(6)}")
@@ -47,18 +49,21 @@ class Planted:
     key: str = field(default_factory=new_key)
     prompt: str = field(default_factory=lambda: f"prompt-{secrets.token_hex(12)}")
     uid: str = ""
-    answers: list[str] = field(default_factory=list)
+    handle: str = ""
+    served: list[str] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)
 
     @property
     def words(self) -> dict[str, str]:
         """What must show nowhere, by what it is."""
         _, _, secret = self.key.partition(".")
-        return {"tenant": self.name, "principal": self.principal, "key": secret, "prompt": self.prompt, "uid": self.uid}
+        who = {"tenant": self.name, "principal": self.principal, "key": secret, "uid": self.uid}
+        return {**who, "prompt": self.prompt, "handle": self.handle}
 
 
 @pytest.fixture(scope="module")
 def planted(stack: Stack, gateway: str) -> Iterator[Planted]:  # noqa: ARG001 - the installation must be up
-    """The tenant; it asked on the routes of OpenAI's client, and for what is refused."""
+    """The tenant; it asked on every route that the engine serves, for a handle, and for what is refused."""
     found = Planted()
     kubectl.apply([api_key_secret(found.key, kubectl.NAMESPACE, found.name, found.principal), tenant(found.name, found.name)])
     found.uid = kubectl.get("tenant", found.name)["metadata"]["uid"]
@@ -76,28 +81,36 @@ def _ask(planted: Planted, url: str) -> None:
         "/v1/chat/completions": {**says, "messages": [message]},
         "/v1/completions": {**says, "prompt": planted.prompt},
         ROUTE: {"model": client.MODEL, "max_output_tokens": 2, "input": planted.prompt},
+        "/v1/chat/completions/batch": {**says, "messages": [[message]]},
+        "/v1/messages": {**says, "messages": [message]},
+        "/v1/messages/count_tokens": {"model": client.MODEL, "messages": [message]},
+        "/tokenize": {"model": client.MODEL, "prompt": planted.prompt},
     }
     refused: dict[str, dict[str, object]] = {
         "/v1/chat/completions": {**says, "messages": [message], "cache_salt": planted.prompt, "vllm_xargs": {"a": planted.prompt}},
         "/v1/completions": {**says, "model": planted.prompt, "prompt": planted.prompt},
         ROUTE: {"model": client.MODEL, "input": [{"type": planted.prompt}]},
+        "/v1/messages": {**says, "messages": [message], "vllm_xargs": {"a": planted.prompt}},
+        HANDLES: {"path": planted.prompt, "body": {}},
         f"/v1/{planted.prompt}": {},
     }
     headers = {"authorization": f"Bearer {planted.key}", "x-cachescope-permit": planted.prompt}
     with httpx.Client(base_url=url, timeout=60) as who:
+        given = who.post(HANDLES, json={"path": "/v1/completions", "body": bodies["/v1/completions"]}, headers=headers)
+        planted.handle = given.json()["handle"]
         for path, body in bodies.items():
-            answer = who.post(path, json=body, headers=headers)
+            answer = who.post(path, json=body, headers={**headers, "x-cachescope-handle": planted.handle})
             assert answer.status_code == 200, f"{path}: the control is served"
-            planted.answers.append(f"{dict(answer.headers)}")  # the engine may say of the prompt what it likes
+            planted.served.append(f"{dict(answer.headers)}")  # the engine may say of the prompt what it likes
         for path, body in refused.items():
             answer = who.post(path, json=body, headers=headers)
             assert 400 <= answer.status_code < 500
-            planted.answers.append(f"{dict(answer.headers)} {answer.text}")
+            planted.refused.append(f"{dict(answer.headers)} {answer.text}")
         wrong = who.post(
             "/v1/chat/completions", json=bodies["/v1/completions"], headers={**headers, "authorization": f"Bearer {planted.key}x"}
         )
         assert wrong.status_code == 401
-        planted.answers.append(f"{dict(wrong.headers)} {wrong.text}")
+        planted.refused.append(f"{dict(wrong.headers)} {wrong.text}")
 
 
 def _logs() -> dict[str, str]:
@@ -157,5 +170,5 @@ def test_no_event_shows_a_canary(planted: Planted) -> None:
 def test_no_answer_shows_a_canary_but_what_its_own_request_named(planted: Planted) -> None:
     # The name of a field, a model or a route that it asked for may be told to whoever asked; who it is may not.
     own = {name: word for name, word in planted.words.items() if name != "prompt"}
-    assert _shown({f"answer {at}": text for at, text in enumerate(planted.answers)}, own) == []
-    assert _shown({"headers of served requests": " ".join(planted.answers[:3])}, planted.words) == []
+    assert _shown({f"refusal {at}": text for at, text in enumerate(planted.refused)}, own) == []
+    assert _shown({f"headers {at}": text for at, text in enumerate(planted.served)}, planted.words) == []
