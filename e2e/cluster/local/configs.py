@@ -83,6 +83,9 @@ def kubelet(layout: Layout, *, resolv_conf: str) -> str:
             "clusterDNS": [settings.DNS_SERVICE_ADDRESS],
             "clusterDomain": settings.DNS_DOMAIN,
             "resolvConf": resolv_conf,
+            # Fault tests end the same containers again and again; by default the next start may come minutes later.
+            "featureGates": {"KubeletCrashLoopBackOffMax": True},
+            "crashLoopBackOff": {"maxContainerRestartPeriod": "10s"},
         },
         indent=1,
     )
