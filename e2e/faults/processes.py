@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -9,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from e2e.cluster.local.processes import Process, alive, identify, send
+from e2e.cluster.local.processes import Process, identify, send
 from e2e.cluster.local.settings import API_SERVICE_ADDRESS, NODE_ADDRESS
 
 PAUSE = b"/pause"
@@ -53,14 +54,16 @@ def stopped(*processes: Process) -> Iterator[None]:
 @contextmanager
 def cut_off(pod: dict[str, Any]) -> Iterator[None]:
     """A pod that no packet from or to the API server passes; nothing is refused, all of it is lost."""
-    process = of_pod(pod)[0]
-    for rule in RULES:
-        _iptables(process, "-I", *rule)
+    # Held open: a container that is started anew has other processes in the same network.
+    network = os.open(f"/proc/{of_pod(pod)[0].pid}/ns/net", os.O_RDONLY)
     try:
+        for rule in RULES:
+            _iptables(network, "-I", *rule)
         yield
     finally:
-        for rule in RULES if alive(process) else ():  # otherwise the pod was replaced, and its network went with it
-            _iptables(process, "-D", *rule)
+        for rule in RULES:
+            _iptables(network, "-D", *rule)
+        os.close(network)
 
 
 def _matching(path: Path, marks: set[str], program: bytes) -> Process | None:
@@ -73,5 +76,6 @@ def _matching(path: Path, marks: set[str], program: bytes) -> Process | None:
     return identify(int(path.name))
 
 
-def _iptables(process: Process, *arguments: str) -> None:
-    subprocess.run(["nsenter", "-t", str(process.pid), "-n", "iptables", "-w", *arguments], check=True, capture_output=True)
+def _iptables(network: int, *arguments: str) -> None:
+    entered = f"--net=/proc/{os.getpid()}/fd/{network}"
+    subprocess.run(["nsenter", entered, "iptables", "-w", *arguments], check=True, capture_output=True)
