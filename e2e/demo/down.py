@@ -17,7 +17,7 @@ from e2e.cluster.kubectl import kubectl
 from e2e.cluster.layout import Layout
 from e2e.cluster.layout import from_environment as cluster_layout
 from e2e.cluster.local.teardown import unmount
-from e2e.stack.kubectl import NAMESPACE
+from e2e.stack.paths import DEMO_NAMESPACE
 from images.layout import from_environment as images_layout
 
 
@@ -49,7 +49,7 @@ def leave_existing_cluster(layout: Layout) -> None:
     somebody else's resources may be of these kinds: deleting a CRD deletes those.
     """
     if session.recorded_provider(layout) == "kubeconfig":
-        kubectl(layout, "delete", "namespace", NAMESPACE, "--ignore-not-found", "--timeout=180s")
+        kubectl(layout, "delete", "namespace", DEMO_NAMESPACE, "--ignore-not-found", "--timeout=180s")
 
 
 def remove_builds() -> None:

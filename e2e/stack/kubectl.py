@@ -9,10 +9,10 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from e2e.stack import api, forwarding
-from e2e.stack.paths import KUBECONFIG, LAYOUT
+from e2e.stack.paths import DEMO_NAMESPACE, KUBECONFIG, LAYOUT
 from e2e.stack.waiting import until
 
-NAMESPACE = "cachescope-demo"
+NAMESPACE = DEMO_NAMESPACE
 FIELD_MANAGER = "cachescope-demo"
 
 

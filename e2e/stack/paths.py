@@ -13,3 +13,4 @@ STATE = CACHE / "demo"
 EXAMPLES = ROOT / "examples"
 CHARTS = ROOT / "charts"
 KUBECONFIG = LAYOUT.kubeconfig
+DEMO_NAMESPACE = "cachescope-demo"

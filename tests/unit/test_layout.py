@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,13 @@ SOURCE = ROOT / "operator" / "cachescope"
 WRITTEN = sorted(
     path for folder in (SOURCE, *(ROOT / name for name in ("bench", "e2e", "images"))) for path in folder.rglob("*.py")
 )
+
+
+def test_what_takes_the_demo_down_needs_the_standard_library_only() -> None:
+    """The virtual environment may be gone by then; site packages are left out here."""
+    program = f"import sys; sys.path.insert(0, {str(ROOT)!r}); import e2e.demo.down"
+    done = subprocess.run([sys.executable, "-I", "-S", "-c", program], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_the_source_root_is_no_package() -> None:
