@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 from tests.unit.engine_pools import OTHERS, arguments, template
+from tests.unit.generated_files import goldens
 
 FOLDER = Path(__file__).parent / "golden" / "engines"
 HOW = "if the change is meant, run `PYTHONPATH=operator:. python tests/unit/make_engine_golden.py` and read the difference"
@@ -26,16 +27,5 @@ def path(engine: str) -> Path:
     return FOLDER / f"{engine}.json"
 
 
-def main(*, check: bool) -> int:
-    """Write the files, or compare them; 1 when one differs."""
-    differing = [engine for engine in OTHERS if not path(engine).exists() or path(engine).read_text() != written(engine)]
-    FOLDER.mkdir(exist_ok=True)
-    for engine in [] if check else differing:
-        path(engine).write_text(written(engine))
-    for engine in differing:
-        sys.stderr.write(f"{path(engine)} {'differs' if check else 'written'}\n")
-    return int(check and bool(differing))
-
-
 if __name__ == "__main__":
-    sys.exit(main(check="--check" in sys.argv))
+    sys.exit(goldens({path(name): written(name) for name in OTHERS}))

@@ -12,6 +12,7 @@ from cachescope.engines.evidence import Evidence, Step
 from cachescope.engines.facts import EVERY_MODE, Bypass, Connector, EngineType, Facts, Mode, Refusal
 from cachescope.manifests.engines.known import ENGINES
 from cachescope.manifests.engines.launch import Engine
+from tests.unit.generated_files import cell, page
 
 PAGE = Path(__file__).parents[2] / "docs" / "engines.md"
 MARK = (
@@ -71,7 +72,7 @@ def _engine(known: Facts) -> str:
 
 
 def _table(first: str, others: Row, rows: Iterable[Row]) -> list[str]:
-    made = [f"| {' | '.join(map(_cell, row))} |\n" for row in rows]
+    made = [f"| {' | '.join(map(cell, row))} |\n" for row in rows]
     columns = (first, *others)
     head = [f"\n| {' | '.join(columns)} |\n", f"| {' | '.join('---' for _ in columns)} |\n"]
     return [*head, *made] if made else []
@@ -179,19 +180,5 @@ def _code(names: Iterable[str]) -> str:
     return ", ".join(f"`{name}`" for name in names)
 
 
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("\n", " ").replace("\0", "NUL")
-
-
-def main() -> int:
-    """Write the page, or compare it; returns the exit status."""
-    written = PAGE.read_text("utf-8")
-    head = written.split(MARK)[0]
-    if "--check" in sys.argv:
-        return int(written != head + generated())
-    PAGE.write_text(head + generated(), "utf-8")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(page(PAGE, MARK, generated()))

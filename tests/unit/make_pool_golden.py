@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from cachescope.manifests.revisions import build_revision, revision_object
+from tests.unit.generated_files import goldens
 from tests.unit.pools import ADAPTERS, FULL, PLATFORM, TARGET, pool
 
 FOLDER = Path(__file__).parent / "golden"
@@ -31,19 +32,9 @@ def read(name: str) -> dict[str, Any]:
     return found
 
 
-def main(*, check: bool) -> int:
-    """Write the files, or compare them; 1 when one differs."""
-    differing = [name for name in POOLS if not _path(name).exists() or _path(name).read_text() != written(name)]
-    for name in [] if check else differing:
-        _path(name).write_text(written(name))
-    for name in differing:
-        sys.stderr.write(f"{_path(name)} {'differs' if check else 'written'}\n")
-    return int(check and bool(differing))
-
-
 def _path(name: str) -> Path:
     return FOLDER / f"{name}.json"
 
 
 if __name__ == "__main__":
-    sys.exit(main(check="--check" in sys.argv))
+    sys.exit(goldens({_path(name): written(name) for name in POOLS}))

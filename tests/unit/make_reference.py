@@ -10,6 +10,8 @@ from typing import Any
 
 import yaml
 
+from tests.unit.generated_files import cell, page
+
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "reference.md"
 MARK = "<!-- generated from crds/ by `python -m tests.unit.make_reference`; do not edit below -->\n"
@@ -42,7 +44,7 @@ def _rows(schema: Schema, prefix: str) -> Iterator[str]:
         inner = _inner(field)
         default = "required" if name in required else _text(field["default"]) if "default" in field else ""
         about = " ".join(filter(None, (str(field.get("description", "")), _limits(field))))
-        yield f"| `{path}` | {_type(field)} | {default} | {_cell(about)} |\n"
+        yield f"| `{path}` | {_type(field)} | {default} | {cell(about)} |\n"
         yield from _rows(inner, f"{path}{'[]' if inner is not field else ''}.")
 
 
@@ -70,19 +72,5 @@ def _text(value: object) -> str:
     return f"`{json.dumps(value) if isinstance(value, bool) else value}`" if value not in ("", [], {}) else ""
 
 
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("\n", " ")
-
-
-def main() -> int:
-    """Write the page, or compare it; returns the exit status."""
-    written = PAGE.read_text("utf-8")
-    head = written.split(MARK)[0]
-    if "--check" in sys.argv:
-        return int(written != head + generated())
-    PAGE.write_text(head + generated(), "utf-8")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(page(PAGE, MARK, generated()))

@@ -6,7 +6,7 @@ import pytest
 
 from cachescope.engines.facts import Mode
 from cachescope.engines.modes import Choice, Isolation, choose
-from tests.unit.pools_of_engines import CHAT, judged
+from tests.unit.judged_pools import CHAT, judged
 
 SHARED, PER_TENANT, DISABLED = Mode.SHARED, Mode.PER_TENANT, Mode.DISABLED
 

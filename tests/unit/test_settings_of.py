@@ -9,7 +9,7 @@ from cachescope.engines.catalogue import facts
 from cachescope.engines.facts import EngineType, Mode
 from cachescope.engines.routes import Capability
 from cachescope.engines.settings_of import problems
-from tests.unit.pools_of_engines import judged
+from tests.unit.judged_pools import judged
 
 VERSIONS = {
     "SGLang": "0.5.23",

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from packaging.version import InvalidVersion, Version
 
 from cachescope.engines.facts import EngineType
-from tests.unit.pools_of_engines import ENFORCED, judged
+from tests.unit.judged_pools import ENFORCED, judged
 
 # What was read, written down a second time: (first release, last release) in which a salt is kept apart.
 ENGINES = {"vLLM": ("0.31.0", "0.33.0"), "SGLang": ("0.5.20", "0.5.23")}

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from cachescope.engines.routes import Capability
-from tests.unit.pools_of_engines import BROKEN, CHAT, ENFORCED, UNKNOWN, UNSUPPORTED, capability, judged
+from tests.unit.judged_pools import BROKEN, CHAT, ENFORCED, UNKNOWN, UNSUPPORTED, capability, judged
 
 # Engine, version, path, verdict. Versions stand around each floor, above the last one that was read, and beside what is a release.
 VERSIONS = [
