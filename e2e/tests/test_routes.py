@@ -6,9 +6,7 @@ are in `test_isolation`.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
-from dataclasses import dataclass
+import json
 from typing import Any
 
 import httpx2 as httpx
@@ -17,6 +15,7 @@ import pytest
 
 from cachescope.core.labels import GUARD_METRICS_PORT
 from cachescope.engines.vllm import ROUTES
+from cachescope.probe import counters, questions, usage
 from e2e.demo.cases import BLOCK_TOKENS
 from e2e.stack import client, kubectl
 from e2e.stack.client import MODEL
@@ -25,83 +24,41 @@ from e2e.stack.install import ENGINE_PODS
 TRIES = 50
 TOKENS = 300
 """Two full blocks, and less than three."""
-_HITS = re.compile(r"^vllm:prefix_cache_hits_total\{[^}]*\} (\S+)$", re.MULTILINE)
 A, SAME_SCOPE, B = "blue-carol", "blue-dan", "red-alice"
 Clients = dict[str, openai.OpenAI]
 Fields = dict[str, Any]
 
 
-@dataclass(frozen=True)
-class Asked:
-    """How a route is asked, and where it says what was found in the cache.
-
-    Attributes:
-        path: Of the route.
-        body: The request for a text, its model aside.
-        cached: What its answer says was found, in tokens.
-    """
-
-    path: str
-    body: Callable[[str], Fields]
-    cached: Callable[[Fields], int]
-
-    def __call__(self, who: openai.OpenAI, text: str) -> int:
-        return self.cached(posted(who, self.path, {"model": MODEL, **self.body(text)}))
-
-
-def _said(text: str) -> list[Fields]:
-    return [{"role": "user", "content": text}]
-
-
-def _of_prompt(answer: Fields) -> int:
-    return int((answer["usage"].get("prompt_tokens_details") or {}).get("cached_tokens") or 0)
-
-
-REACH_THE_CACHE = [
-    Asked("/v1/chat/completions", lambda text: {"messages": _said(text), "max_tokens": 2}, _of_prompt),
-    Asked("/v1/completions", lambda text: {"prompt": text, "max_tokens": 2}, _of_prompt),
-    Asked(
-        "/v1/responses",
-        lambda text: {"input": text, "max_output_tokens": 2},
-        lambda answer: int(answer["usage"]["input_tokens_details"]["cached_tokens"]),
-    ),
-    Asked(
-        "/v1/messages",
-        lambda text: {"messages": _said(text), "max_tokens": 2},
-        lambda answer: int(answer["usage"].get("cache_read_input_tokens") or 0),
-    ),
-]
+REACH_THE_CACHE = ("/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages")
 BATCH = "/v1/chat/completions/batch"
 """Its answers do not say what was found, so that the engine's own counter is asked."""
-REACH_NO_CACHE = [
-    Asked("/tokenize", lambda text: {"messages": _said(text)}, lambda answer: int(answer["count"])),
-    Asked("/v1/messages/count_tokens", lambda text: {"messages": _said(text)}, lambda answer: int(answer["input_tokens"])),
-]
+COUNTS = {"/tokenize": "count", "/v1/messages/count_tokens": "input_tokens"}
+"""Routes that reach no cache, and where their answers say how long a prompt is."""
 OF_OTHER_MODELS = {
     *("/v1/embeddings", "/pooling", "/classify", "/score", "/v1/score", "/rerank", "/v1/rerank", "/v2/rerank"),
 }
 """A model that generates text offers none of them."""
-every_caching_route = pytest.mark.parametrize("ask", REACH_THE_CACHE, ids=lambda ask: ask.path)
+every_caching_route = pytest.mark.parametrize("path", REACH_THE_CACHE)
 
 
 def test_every_route_of_the_catalogue_is_asked_here() -> None:
-    asked = {each.path for each in (*REACH_THE_CACHE, *REACH_NO_CACHE)} | {BATCH, "/detokenize"}
+    asked = {*REACH_THE_CACHE, *COUNTS, BATCH, "/detokenize"}
     assert {path for _, path in ROUTES} == asked | OF_OTHER_MODELS
 
 
 @every_caching_route
-def test_nothing_is_reused_across_scopes_on_any_route(who: Clients, ask: Asked) -> None:
+def test_nothing_is_reused_across_scopes_on_any_route(who: Clients, path: str) -> None:
     texts = [client.prompt(TOKENS) for _ in range(TRIES)]
-    assert _cached(ask, who[A], texts) == [0] * TRIES, "nobody has sent them"
-    assert _cached(ask, who[B], texts) == [0] * TRIES
-    assert min(_cached(ask, who[SAME_SCOPE], texts)) > 0
+    assert _cached(path, who[A], texts) == [0] * TRIES, "nobody has sent them"
+    assert _cached(path, who[B], texts) == [0] * TRIES
+    assert min(_cached(path, who[SAME_SCOPE], texts)) > 0
 
 
 @every_caching_route
-def test_what_one_route_left_is_found_by_no_other_scope_on_another(who: Clients, ask: Asked) -> None:
+def test_what_one_route_left_is_found_by_no_other_scope_on_another(who: Clients, path: str) -> None:
     texts = [client.prompt(TOKENS) for _ in range(10)]
     client.found(who[A], texts)
-    assert _cached(ask, who[B], texts) == [0] * len(texts)
+    assert _cached(path, who[B], texts) == [0] * len(texts)
     assert min(client.found(who[A], texts)) > 0
 
 
@@ -113,10 +70,10 @@ def test_a_batch_reuses_nothing_across_scopes(who: Clients) -> None:
     assert found[2] >= TRIES * BLOCK_TOKENS, "the control: at least a block of each"
 
 
-@pytest.mark.parametrize("ask", REACH_NO_CACHE, ids=lambda ask: ask.path)
-def test_a_route_that_counts_tokens_counts_them_and_leaves_nothing_in_the_cache(who: Clients, ask: Asked) -> None:
+@pytest.mark.parametrize("path", COUNTS)
+def test_a_route_that_counts_tokens_counts_them_and_leaves_nothing_in_the_cache(who: Clients, path: str) -> None:
     texts = [client.prompt(TOKENS) for _ in range(10)]
-    assert min(_cached(ask, who[A], texts)) >= TOKENS
+    assert min(int(posted(who[A], path, {"model": MODEL, "messages": _said(text)})[COUNTS[path]]) for text in texts) >= TOKENS
     assert client.found(who[A], texts) == [0] * len(texts)
     assert min(client.found(who[A], texts)) > 0
 
@@ -153,10 +110,23 @@ def _found_by_batches(who: openai.OpenAI, texts: list[str], metrics: str) -> int
 
 
 def _hits(metrics: str) -> int:
-    counted = _HITS.search(httpx.get(f"http://{metrics}/metrics", timeout=10).text)
-    assert counted, "the engine counts no hits"
-    return int(float(counted[1]))
+    counted = counters.found_tokens(httpx.get(f"http://{metrics}/metrics", timeout=10).text)
+    assert counted is not None, "the engine counts no hits"
+    return counted
 
 
-def _cached(ask: Asked, who: openai.OpenAI, texts: list[str]) -> list[int]:
-    return client.at_once(lambda text: ask(who, text), texts)
+def _cached(path: str, who: openai.OpenAI, texts: list[str]) -> list[int]:
+    """What the answers of a route say was found of each text, in tokens."""
+    dialect = ROUTES["POST", path].dialect
+
+    def ask(text: str) -> int:
+        answer = posted(who, path, dict(questions.body(dialect, MODEL, text)))
+        told = usage.read(json.dumps(answer).encode(), streamed=False)
+        assert told.prompt_tokens, f"{path}: the answer says nothing of the prompt"
+        return told.cached_tokens or 0
+
+    return client.at_once(ask, texts)
+
+
+def _said(text: str) -> list[Fields]:
+    return [{"role": "user", "content": text}]
