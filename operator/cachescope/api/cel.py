@@ -60,6 +60,11 @@ _SERVING_POOL = (
         "an adapter has one source; set exactly one of imagePath, persistentVolumeClaim and huggingFace",
         ("spec", "engine"),
     ),
+    Rule(
+        "has(self.dedicatedTo) == has(oldSelf.dedicatedTo) && (!has(self.dedicatedTo) || self.dedicatedTo == oldSelf.dedicatedTo)",
+        "engines of one tenant never become another's; delete the pool instead, and the operator makes the one that is needed",
+        ("spec",),
+    ),
 )
 
 _WHOLE = "({0}.kind == 'jwt') == (has({0}.issuer) && {0}.issuer != '')"

@@ -42,6 +42,8 @@ def _parts(value: object) -> list[object]:
 
 
 Shallow = AfterValidator(_shallow)
+EngineName = Literal["vLLM", "SGLang", "TensorRT-LLM", "llama.cpp", "TGI", "LMDeploy", "custom"]
+IsolationName = Literal["Auto", "Shared", "PerTenant", "Disabled"]
 Argument = Annotated[str, StringConstraints(max_length=4096)]
 Variable = Annotated[str, StringConstraints(max_length=8192)]
 
@@ -116,11 +118,16 @@ class Adapter(Strict):
 class Engine(Strict):
     """The engine that serves it."""
 
-    type: Literal["vLLM"] = Field("vLLM", description="The engine in the image.")
+    type: EngineName = Field(
+        "vLLM",
+        description="The engine in the image. docs/engines.md has what is known of each, and which mode follows; all but vLLM need "
+        "`guard.mode: Sidecar`.",
+    )
     version: str = Field(
-        pattern=r"^[0-9]+\.[0-9]+\.[0-9]+([.+-][0-9A-Za-z.+-]*)?$",
+        pattern=r"^[0-9A-Za-z][0-9A-Za-z.+-]*$",
         max_length=64,
-        description="Version of the engine in the image. It decides whether salts are enforced; a wrong one is found by the guard.",
+        description="Version of the engine in the image, such as `0.32.0`. It decides whether salts are enforced: what is no "
+        "release that was read, `latest` and builds from source too, is taken for one that enforces none.",
     )
     image: str = Field(min_length=1, max_length=512, description="The engine's own image; the guard is brought into it.")
     args: tuple[Argument, ...] = Field(
@@ -274,6 +281,49 @@ class Sharing(Strict):
     )
 
 
+class TenantSelector(Strict):
+    """Which tenants get engines of their own."""
+
+    match_labels: dict[str, str] = Field(
+        {},
+        max_length=16,
+        description="Labels of the Tenant, all of them; without any, every Tenant of the pool's namespace.",
+        json_schema_extra={"x-kubernetes-map-type": "atomic"},
+    )
+
+
+class Isolation(Strict):
+    """How the tenants of a pool are kept apart."""
+
+    mode: IsolationName = Field(
+        "Auto",
+        description="`Shared`: one set of engines, and a salt in each request; refused where the engine does not enforce salts. "
+        "`PerTenant`: engines for each tenant, in a ServingPool of its own that the operator makes. `Disabled`: one set of engines "
+        "that reuse nothing. `Auto`: `Shared` where every route that clients may reach enforces salts, else `PerTenant`.",
+    )
+    tenants: TenantSelector = Field(TenantSelector(), description="Which tenants get engines of their own, in mode `PerTenant`.")
+    max_isolated_pools: int = Field(
+        16, ge=0, le=1000, description="Most tenants that get engines of their own, the oldest first; the others are not served."
+    )
+    idle_seconds: int | None = Field(
+        None,
+        ge=60,
+        le=604_800,
+        description="After which a tenant's engines that nobody asked are stopped; the next request gets 503 with `Retry-After` "
+        "and starts them. Without it they run all the time.",
+    )
+    min_warm_seconds: int = Field(300, ge=1, le=86_400, description="For how long engines that a request started run at least.")
+
+
+class DedicatedTo(Strict):
+    """The tenant that a pool is for, and the pool that it was made of. The operator alone sets it; nobody changes it."""
+
+    pool_name: str = Field(pattern=DNS_LABEL, max_length=40, description="Name of the pool that it was made of.")
+    pool_uid: str = Field(min_length=8, max_length=64, description="UID of that pool.")
+    tenant_name: str = Field(pattern=OBJECT_NAME, max_length=253, description="Name of the tenant.")
+    tenant_uid: str = Field(min_length=8, max_length=64, description="UID of the tenant: no other of that name is ever served.")
+
+
 class ServingPoolSpec(Strict):
     """What a platform team asks of one pool."""
 
@@ -299,6 +349,10 @@ class ServingPoolSpec(Strict):
     sharing: Sharing = Sharing()
     fence: Fence = Fence()
     guard: Guard = Guard()
+    isolation: Isolation = Isolation()
+    dedicated_to: DedicatedTo | None = Field(
+        None, description="The one tenant that the pool is for. The operator sets it on the pools that it makes; leave it out."
+    )
 
     @field_validator("engine")
     @classmethod
@@ -328,6 +382,11 @@ class ServingPool(Resource):
     kind: Literal["ServingPool"] = "ServingPool"
     spec: ServingPoolSpec
     status: ServingPoolStatus | None = None
+
+    @property
+    def epoch_uid(self) -> str:
+        """UID that the pool's epoch target is named by: of a pool of one tenant that of the pool that it was made of."""
+        return self.spec.dedicated_to.pool_uid if self.spec.dedicated_to else self.uid
 
     @field_validator("metadata")
     @classmethod

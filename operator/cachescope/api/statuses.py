@@ -72,7 +72,9 @@ class EngineStatus(Status):
 class ServingPoolStatus(ConditionedStatus):
     """What a pool is now."""
 
-    mode: Literal["Shared", ""] = Field("", description="How tenants are kept apart; empty while it is not known.")
+    mode: Literal["Shared", "PerTenant", "Dedicated", "Disabled", ""] = Field(
+        "", description="How tenants are kept apart; empty while it is not known. `Dedicated`: to one tenant, for another pool."
+    )
     mode_reason: str = Field("", description="Why that mode.")
     epoch: int | None = Field(None, description="The pool's epoch that stands.")
     lineage: int | None = Field(None, description="Generation of the lineage of its ledger.")

@@ -11,7 +11,9 @@ Rules, in the order in which they are checked:
    of what this guard has read, the guard reads again, once;
 7. it reuses no more than this guard may let it: nothing but `Fresh` without a right or while an incident bypasses reuse, and
    nothing public while an incident stopped that;
-8. it was not used before; ids are kept until their tick is too old, and a full memory refuses instead of forgetting.
+8. where the engine knows no salts it is for the identity that the pod's cache belongs to, or for the first one of a cache that is
+   nobody's yet; where it does it names none; and where nothing is reused it asks for no more than `Fresh`;
+9. it was not used before; ids are kept until their tick is too old, and a full memory refuses instead of forgetting.
 """
 
 from __future__ import annotations
@@ -22,10 +24,11 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
+from cachescope.core.caches import Caching
 from cachescope.core.heads import Heads, Standing, judge
 from cachescope.core.permits import Permit
 from cachescope.core.record import ABSENT, Loaded
-from cachescope.core.types import Digest, Reuse, ScopeClass, TargetName
+from cachescope.core.types import NO_CACHE, CacheIdentity, Digest, Reuse, ScopeClass, TargetName
 
 
 class Refusal(Enum):
@@ -67,6 +70,8 @@ class Refusal(Enum):
     GUARD_BEHIND = (409, "guard_behind", "the ledger that the gateway saw has not reached this guard; retry", 1)
     USED = (403, "permit_used", "a permit is good for one request; send the request to the gateway again", None)
     MEMORY_FULL = (503, "permit_memory_full", "too many requests for this guard's memory of used permits; retry", 1)
+    OTHER_CACHE = (409, "permit_for_another_cache", "this engine's cache belongs to another identity; retry through the gateway", 1)
+    REUSE_OFF = (403, "reuse_switched_off", "nothing is reused in this pool; send the request through its gateway", None)
     TOO_LARGE = (413, "body_too_large", "the body is larger than the guard accepts; shorten it", None)
 
     def __init__(self, status: int, code: str, advice: str, retry_after: int | None) -> None:
@@ -107,6 +112,8 @@ class GuardState:
         heads: The heads that it applied last, or `None` before its first right.
         right: Whether its right lasts.
         fresh: Whether it serves `Fresh` permits without a right.
+        caching: What keeps requests apart in its engine.
+        cache: Identity that its cache belongs to, with `ONE_CACHE`; empty while it is nobody's.
     """
 
     pool_uid: str
@@ -119,10 +126,12 @@ class GuardState:
     heads: Heads | None
     right: bool
     fresh: bool = False
+    caching: Caching = Caching.SALTED
+    cache: CacheIdentity = NO_CACHE
 
 
 def refusal(permit: Permit, request: Request, state: GuardState) -> Refusal | None:
-    """Apply rules 1 to 7; `None` means that only single use is left to check."""
+    """Apply rules 1 to 8; `None` means that only single use is left to check."""
     if state.heads is None or state.loaded is None or not (state.right or state.fresh):
         return Refusal.NO_RIGHT
     return (
@@ -132,6 +141,7 @@ def refusal(permit: Permit, request: Request, state: GuardState) -> Refusal | No
         or _wrong_engine(permit, state.loaded)
         or _wrong_epochs(permit, state, state.heads)
         or _wrong_reuse(permit, state, state.heads)
+        or _wrong_cache(permit, state)
     )
 
 
@@ -185,6 +195,14 @@ def switched_off(permit: Permit, heads: Heads) -> Refusal | None:
     if heads.pool.flags.stops_public and permit.scope is ScopeClass.PUBLIC:
         return Refusal.PUBLIC_STOPPED
     return Refusal.BYPASSED if heads.pool.flags.bypasses and permit.reuse is Reuse.SALTED else None
+
+
+def _wrong_cache(permit: Permit, state: GuardState) -> Refusal | None:
+    if state.caching is Caching.OFF and permit.reuse is Reuse.SALTED:
+        return Refusal.REUSE_OFF
+    if state.caching is not Caching.ONE_CACHE:
+        return Refusal.OTHER_CACHE if permit.cache else None
+    return None if permit.cache and state.cache in {NO_CACHE, permit.cache} else Refusal.OTHER_CACHE
 
 
 class UsedPermits:

@@ -24,7 +24,7 @@ from cachescope.core.ledger_documents import parse_mark
 from cachescope.core.ledgers import AUTHORIZATION, Mark, authorization_key, write_mark
 from cachescope.core.record import EngineDigests
 from cachescope.core.signed import claimed, read_signed, sign, without_empty
-from cachescope.core.types import Digest
+from cachescope.core.types import NO_CACHE, CacheIdentity, Digest
 
 GUARD = "Guard"
 GATEWAY = "Gateway"
@@ -64,6 +64,8 @@ class LeaseStatement:
         adapters: Digest of each LoRA adapter that it loaded, by name; a lease without any is written as before there were any.
         released: Whether the process ended cleanly: it holds no right, and never will again.
         routable: Of a gateway: UIDs of the pods that it routes to, by pool UID.
+        cache: Of a guard whose engine knows no salts: identity that its cache belongs to; not written while it is nobody's.
+        wanted: Of a gateway: identities that it found no pod for a moment ago, by UID of the pool; not written without any.
     """
 
     holder: str
@@ -80,6 +82,8 @@ class LeaseStatement:
     engine: EngineDigests | None = None
     adapters: Mapping[str, Digest] = field(default_factory=dict)
     routable: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    cache: CacheIdentity = NO_CACHE
+    wanted: Mapping[str, tuple[CacheIdentity, ...]] = field(default_factory=dict)
 
 
 def fresh_for_ms(fresh_ms: int) -> int:
@@ -112,7 +116,7 @@ def write_lease(key: Key, statement: LeaseStatement) -> str:
     marks = {name: write_mark(mark) for name, mark in statement.acknowledged.items()}
     engine = asdict(statement.engine) if statement.engine else None
     written = {**vars(statement), "acknowledged": marks, "engine": engine}
-    return sign(key, _PURPOSE, without_empty(written, "adapters"), deflated=True)
+    return sign(key, _PURPOSE, without_empty(written, "adapters", "cache", "wanted"), deflated=True)
 
 
 def read_lease(keys: KeyRing, text: str, *, name: str) -> LeaseStatement:
@@ -161,6 +165,8 @@ def _parse(payload: Mapping[str, Any]) -> LeaseStatement:
         engine=_engine(payload["engine"]),
         adapters={str(name): _text(name, item) for name, item in payload.get("adapters", {}).items()},
         released=released,
+        cache=_text("cache", payload.get("cache", NO_CACHE)),
+        wanted={str(pool): tuple(_text("wanted", item) for item in found) for pool, found in payload.get("wanted", {}).items()},
     )
     _check(statement)
     return statement
@@ -175,8 +181,8 @@ def _check(statement: LeaseStatement) -> None:
     if max(statement.lease_ms, statement.fresh_ms) > MAX_LEASE_MS:
         raise ValueError(f"{statement.lease_ms} or {statement.fresh_ms} ms is longer than {MAX_LEASE_MS}")
     named = {name for name in (*statement.acknowledged, *statement.witnesses) if not name.startswith(AUTHORIZATION)}
-    guard = statement.holder == GUARD and named <= {statement.pool_uid} and not statement.routable
-    gateway = statement.holder == GATEWAY and not statement.pool_uid
+    guard = statement.holder == GUARD and named <= {statement.pool_uid} and not statement.routable and not statement.wanted
+    gateway = statement.holder == GATEWAY and not statement.pool_uid and not statement.cache
     if not guard and not gateway:
         raise ValueError("the holder speaks of what is not its own")
 

@@ -15,7 +15,7 @@ from cachescope.core.heads import Epochs, Seen
 from cachescope.core.keys import Key, KeyRing
 from cachescope.core.record import ABSENT
 from cachescope.core.signed import read_signed, sign, without_empty
-from cachescope.core.types import Digest, Reuse, ScopeClass, TargetName
+from cachescope.core.types import NO_CACHE, CacheIdentity, Digest, Reuse, ScopeClass, TargetName
 
 PERMIT_HEADER = "x-cachescope-permit"
 _PURPOSE = "permit"
@@ -39,6 +39,7 @@ class Permit:
         record_digest: Digest of the identity record.
         runtime_digest: Runtime that the salt was made for.
         adapter_digest: Adapter that the salt was made for, or empty; a permit without one is written as before there were any.
+        cache: Identity of the cache that it may use, where the engine knows no salts, or empty; as before.
         scope: Class of the request.
         epochs: The epochs of its targets.
         seen: The ledger states that the gateway saw.
@@ -60,6 +61,7 @@ class Permit:
     seen: Seen
     reuse: Reuse
     adapter_digest: Digest = ABSENT
+    cache: CacheIdentity = NO_CACHE
 
 
 def permit_keys(root: KeyRing, pool_uid: str) -> KeyRing:
@@ -74,7 +76,7 @@ def write_permit(key: Key, permit: Permit) -> str:
         "epochs": (epochs.cache.entries, epochs.authorization.entries),
         "seen": (seen.lineage, seen.sequence, seen.authorization_lineage, seen.authorization_sequence),
     }
-    return sign(key, _PURPOSE, without_empty({**vars(permit), **written}, "adapter_digest"))
+    return sign(key, _PURPOSE, without_empty({**vars(permit), **written}, "adapter_digest", "cache"))
 
 
 def read_permit(keys: KeyRing, text: str) -> Permit:

@@ -14,7 +14,7 @@ from cachescope.core.errors import WireFormatError
 from cachescope.core.keys import Key, KeyRing
 from cachescope.core.record import EngineDigests, Loaded
 from cachescope.core.signed import key_id_of, read_signed, sign, without_empty
-from cachescope.core.types import Digest
+from cachescope.core.types import NO_CACHE, CacheIdentity, Digest
 
 CHALLENGE_HEADER = "x-cachescope-challenge"
 STATEMENT_HEADER = "x-cachescope-statement"
@@ -41,6 +41,9 @@ class Statement:
         version: Version of the guard.
         adapters: Digest of each LoRA adapter that the engine serves, by name; a statement without any is written as before there
             were any.
+        engine_type: Which engine it guards, as in `spec.engine.type`; empty, and not written, for vLLM.
+        caching: What keeps requests apart in it (`caches.Caching`); empty, and not written, for `Salted`.
+        cache: Identity that its cache belongs to, where the engine knows no salts; empty, and not written, while it is nobody's.
     """
 
     nonce: str
@@ -56,6 +59,9 @@ class Statement:
     right_ms: int
     version: str
     adapters: Mapping[str, Digest] = field(default_factory=dict, kw_only=True)
+    engine_type: str = field(default="", kw_only=True)
+    caching: str = field(default="", kw_only=True)
+    cache: CacheIdentity = field(default=NO_CACHE, kw_only=True)
 
     @property
     def loaded(self) -> Loaded:
@@ -76,7 +82,7 @@ class SignedStatement(Statement):
 
 def write_statement(key: Key, statement: Statement) -> str:
     """Sign a statement; the result is the value of the header `x-cachescope-statement`."""
-    return sign(key, _PURPOSE, without_empty(asdict(statement), "adapters"))
+    return sign(key, _PURPOSE, without_empty(asdict(statement), "adapters", "engine_type", "caching", "cache"))
 
 
 def read_statement(keys: KeyRing, text: str, *, nonce: str) -> SignedStatement:

@@ -17,6 +17,12 @@ Namespace = NewType("Namespace", str)
 Salt = NewType("Salt", str)
 """What the engine mixes into the first block's hash: 43 characters of URL-safe base64. A secret; it is never logged."""
 
+CacheIdentity = NewType("CacheIdentity", str)
+"""Whom the whole cache of an engine without salts belongs to: 43 characters of URL-safe base64; empty for nobody yet."""
+
+NO_CACHE = CacheIdentity("")
+"""Nobody's cache."""
+
 TargetName = NewType("TargetName", str)
 """A keyed hash that names what an epoch belongs to: 64 lower-case hexadecimal digits."""
 

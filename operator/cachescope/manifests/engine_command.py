@@ -9,8 +9,11 @@ from collections.abc import Iterator, Mapping
 
 from cachescope.api.pools import ServingPool
 from cachescope.core.adapters import is_path
+from cachescope.core.caches import Caching
 from cachescope.core.errors import SpecError
 from cachescope.core.labels import ENGINE_PORT
+from cachescope.engines.facts import Mode
+from cachescope.engines.pool_modes import caching_of, choice_of
 from cachescope.manifests.engines.known import ENGINES
 from cachescope.manifests.engines.launch import LOOPBACK, Engine, Serving
 from cachescope.manifests.model_files import adapter_paths, model_path
@@ -43,9 +46,9 @@ def command(pool: ServingPool) -> list[str]:
     """The command of the engine container: user's arguments first, the platform's last.
 
     Raises:
-        SpecError: An argument or variable would open a front door past the guard, or the version does not enforce salts.
+        SpecError: An argument or variable would open a front door past the guard, or the engine cannot do what `isolation` asks.
     """
-    problems = list(_problems(pool))
+    problems = list(dict.fromkeys(_problems(pool)))
     if problems:
         raise SpecError(f"ServingPool {pool.name!r}: {'; '.join(problems)}")
     return [*engine_of(pool).program, *arguments(pool)]
@@ -82,6 +85,7 @@ def _serving(pool: ServingPool) -> Serving:
         host=LOOPBACK if beside else "0.0.0.0",  # noqa: S104 - the pod's address is not known yet
         port=LOCAL_PORT if beside else ENGINE_PORT,
         guarded_inside=not beside,
+        reuse=caching_of(pool) is not Caching.OFF,
         gpus=pool.spec.gpus.count if pool.spec.gpus else 0,
         adapters=adapter_paths(pool),
         args=pool.spec.engine.args,
@@ -99,7 +103,14 @@ def _problems(pool: ServingPool) -> Iterator[str]:
         yield f"model.name {pool.spec.model.name!r} would be read as an option; start it with a letter or a digit"
     if is_sidecar(pool):
         yield from _sidecar_problems(pool)
-    yield from engine_of(pool).releases(engine.version)
+    yield from _mode_problems(pool)
+
+
+def _mode_problems(pool: ServingPool) -> Iterator[str]:
+    found = choice_of(pool)
+    yield from found.problems
+    if found.mode is Mode.PER_TENANT and pool.spec.engine.adapters:
+        yield "adapters need an engine that enforces salts; merge each into a model, and give it a pool"
 
 
 def _environment_problems(env: dict[str, str]) -> Iterator[str]:

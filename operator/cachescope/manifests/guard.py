@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from cachescope.api.pools import ServingPool
+from cachescope.core.caches import Caching
 from cachescope.core.labels import ENGINE_PORT, GUARD_METRICS_PORT
 from cachescope.core.types import TargetName
+from cachescope.engines.facts import EngineType
+from cachescope.engines.pool_modes import caching_of
 from cachescope.manifests.children import permit_secret
 from cachescope.manifests.engine_command import GUARD_FOLDER, is_sidecar
 from cachescope.manifests.model_files import model_path
@@ -58,7 +61,15 @@ def guard_variables(platform: Platform, pool: ServingPool, pool_target: TargetNa
         "CACHESCOPE_MODEL_PATH": literal(model_path(pool)),
         "CACHESCOPE_METRICS_PORT": str(GUARD_METRICS_PORT),
         "CACHESCOPE_MAX_BODY_BYTES": str(guard_body_bytes(platform.max_request_bytes)),
+        **_of_engines_without_salts(pool),
     }
+
+
+def _of_engines_without_salts(pool: ServingPool) -> dict[str, str]:
+    """What the guard of a salted vLLM does without, so that its pods stay as earlier versions made them."""
+    engine, caching = EngineType(pool.spec.engine.type), caching_of(pool)
+    found = {} if engine is EngineType.VLLM else {"CACHESCOPE_ENGINE_TYPE": engine.value}
+    return found if caching is Caching.SALTED else {**found, "CACHESCOPE_CACHING": caching.value}
 
 
 def guard_ports() -> list[Manifest]:

@@ -29,7 +29,10 @@ from cachescope.manifests.platform import Platform
 
 _NAME_DIGITS = 12
 _REMEDY = "delete it, and the operator builds the pods' template anew, which may be a rollout"
-_NOT_OF_PODS = {"replicas", "rollout", "allowed_tenants", "sharing"}
+_NOT_OF_PODS: dict[str, Any] = {
+    **dict.fromkeys(("replicas", "rollout", "allowed_tenants", "sharing"), True),
+    "isolation": {"tenants", "max_isolated_pools", "idle_seconds", "min_warm_seconds"},
+}
 
 
 @dataclass(frozen=True)

@@ -100,7 +100,6 @@ class Engine:
         arguments: Its arguments, the user's among them.
         owned: Options that its arguments give by themselves, those of the catalogue aside, each with what people do instead.
         own_problems: What is wrong with what it is asked for, beside what holds for all: one sentence each, with the remedy.
-        releases: What is wrong with a version: as above.
         variables: Variables that a user may change.
         files: Files of `FILES_FOLDER` that the arguments name, by their names.
         health: Path that answers 200 once it serves.
@@ -119,7 +118,6 @@ class Engine:
     arguments: Callable[[Serving], list[str]]
     owned: Mapping[str, Instead] = field(default_factory=dict)
     own_problems: Callable[[Serving], Iterator[str]] = lambda _serving: iter(())
-    releases: Callable[[str], Iterator[str]] = lambda _version: iter(())
     variables: Mapping[str, str] = field(default_factory=dict)
     files: Callable[[Serving], Mapping[str, str]] = lambda _serving: _NOTHING
     health: str = "/health"

@@ -5,14 +5,11 @@ Read from 0.32.0: `entrypoints/launchers/cli_args.py`, `engine/arg_utils.py`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Final
 
 from cachescope.core.adapters import OWN_OPTIONS, adapter_arguments
 from cachescope.core.front_doors import MIDDLEWARE
 from cachescope.engines.facts import EngineType
-from cachescope.engines.routes import Capability
-from cachescope.engines.vllm import SERVED, capability
 from cachescope.manifests.engines.launch import Adapters, Drain, Engine, Instead, Serving, demanded_options
 
 _TYPE: Final = EngineType.VLLM
@@ -29,12 +26,6 @@ def _arguments(serving: Serving) -> list[str]:
     ]
 
 
-def _release_problems(version: str) -> Iterator[str]:
-    verdict = capability(version)
-    if verdict is not Capability.ENFORCED:
-        yield f"vLLM {version} is {verdict.value} for per-request salts; use {SERVED}"
-
-
 ENGINE: Final = Engine(
     type=_TYPE,
     source="vLLM 0.32.0",
@@ -42,7 +33,6 @@ ENGINE: Final = Engine(
     program=("python3", "-m", "vllm.entrypoints.openai.api_server"),
     arguments=_arguments,
     owned=dict.fromkeys(sorted(OWN_OPTIONS), Instead.ADAPTERS),
-    releases=_release_problems,
     variables={"VLLM_NO_USAGE_STATS": "1"},
     drain=Drain.BY_OPTION,
     drain_option="--shutdown-timeout",
