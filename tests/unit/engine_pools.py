@@ -1,4 +1,4 @@
-"""Pools of every engine for the tests of manifests, also of those that the API does not accept yet."""
+"""Pools of every engine for the tests of manifests."""
 
 from __future__ import annotations
 
@@ -40,13 +40,12 @@ def arguments(engine: str, **changes: Any) -> list[str]:
 
 
 def engine_pool(engine: str, changes: Document | None = None, **metadata: str) -> ServingPool:
-    """The plain pool with another engine; the API's own check of the type is passed over."""
-    asked: Document = {**BESIDE, "engine.args": list(USERS[engine]), "engine.env": {}, "gpus": {"count": 2}, **(changes or {})}
+    """The plain pool with another engine."""
+    plain = {"engine.type": engine, "engine.args": list(USERS[engine]), "engine.env": {}, "gpus": {"count": 2}}
+    asked: Document = {**BESIDE, **plain, **(changes or {})}
     if engine == "TGI":
         asked["model.name"] = "tgi"
-    made = pool(asked, **metadata)
-    spec = made.spec.model_copy(update={"engine": made.spec.engine.model_copy(update={"type": engine})})
-    return made.model_copy(update={"spec": spec})
+    return pool(asked, **metadata)
 
 
 def children(engine: str, **metadata: str) -> list[Document]:

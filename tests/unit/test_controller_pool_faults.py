@@ -124,10 +124,10 @@ async def test_what_is_not_ours_is_left_alone_and_said_and_looked_at_again_while
 
 
 REFUSED: list[Document] = [
-    {"engine": {"version": "0.8.0", "image": "registry.example/vllm:0.8.0"}},
+    {"engine": {"version": "0.8.0", "image": "registry.example/vllm:0.8.0"}, "isolation": {"mode": "Shared"}},
     {"engine": {"version": "0.32.0", "image": "x", "args": ["--headless"]}, "replicas": 7},
     {"model": {"name": "tiny", "source": {"imagePath": "/a", "huggingFace": HUB["huggingFace"]}}},
-    {"model": {"name": "tiny", "source": HUB}, "engine": {"version": "0.8.0", "image": "x"}},
+    {"model": {"name": "tiny", "source": HUB}, "engine": {"version": "0.8.0", "image": "x"}, "isolation": {"mode": "Shared"}},
     {"rollout": "soon"},
     {"engine": {"version": "0.32.0", "image": "x", "adapters": [{"name": "tiny", "source": {"imagePath": "/x"}}]}},
 ]

@@ -84,6 +84,7 @@ def test_defaults_stand_only_where_nobody_takes_them_for_drift() -> None:
         "ServingPool.spec.sharing.stage",
         *(f"ServingPool.spec.fence.{name}" for name in ("leaseSeconds", "onLoss", "freshSeconds", "cleanup")),
         "ServingPool.spec.guard.mode",
+        *(f"ServingPool.spec.isolation.{name}" for name in ("mode", "maxIsolatedPools", "minWarmSeconds")),
         *(f"Tenant.spec.{name}" for name in ("suspended", "sensitivity")),
         "CacheScope.spec.class",
         "PublicSource.spec.withdrawn",
@@ -100,8 +101,8 @@ def test_a_transition_rule_stands_where_nothing_can_be_dropped(kind: str, rule: 
     root = next(schema(item) for item in KINDS if item.model.__name__ == kind)
     assert "spec" in root["required"]
     named = set(re.findall(r"oldSelf\.(\w+)" if rule.path else r"oldSelf\.spec\.(\w+)", rule.rule)) - {"hasValue"}
-    # The pool of a lease may be left out: its rule takes that for the empty name.
-    assert named <= {*root["properties"]["spec"]["required"], "pool"}
+    # The pool of a lease may be left out: its rule takes that for the empty name. That a pool is dedicated may neither come nor go.
+    assert named <= {*root["properties"]["spec"]["required"], "pool", *re.findall(r"has\(self\.(\w+)\) == has\(oldSelf", rule.rule)}
 
 
 def test_each_definition_is_small_and_carries_the_digest_of_its_spec() -> None:

@@ -254,9 +254,9 @@ def test_witnesses_have_a_folder_that_outlives_the_process_and_not_the_pod() -> 
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"engine.version": "0.30.0"}, r"0\.30\.0 is Broken.*use a release"),
-        ({"engine.version": "0.8.5"}, "Unsupported"),
-        ({"engine.version": "0.34.0"}, "Unknown"),
+        ({"engine.version": "0.30.0", "isolation": {"mode": "Shared"}}, "isolation Shared is refused: .*use vLLM"),
+        ({"engine.version": "0.8.5", "isolation": {"mode": "Shared"}}, "isolation Shared is refused: .*use vLLM"),
+        ({"engine.version": "0.34.0", "isolation": {"mode": "Shared"}}, "isolation Shared is refused: .*later than what was read"),
         ({"engine.args": ["--grpc"]}, "grpc"),
         ({"engine.args": ["--api-server-count=2"]}, "api-server-count"),
         ({"engine.env": {"VLLM_SERVER_DEV_MODE": "1"}}, "VLLM_SERVER_DEV_MODE"),
