@@ -67,7 +67,7 @@ def test_the_audit_log_holds_writes_and_no_bodies() -> None:
 
 def test_programs_are_named_with_their_pinned_versions() -> None:
     known = binaries.versions()
-    assert set(known) >= {*binaries.KUBERNETES, *binaries.ETCD, "helm", "coredns", "kube-router"}
+    assert set(known) >= {*binaries.KUBERNETES, "etcd", "etcdctl", "etcdutl", "helm", "coredns", "kube-router"}
     assert components.apiserver(LAYOUT).argv[0] == f"/cache/bin/kube-apiserver-{known['kube-apiserver']}"
 
 

