@@ -113,9 +113,13 @@ class Site:
 
     def outcome(self, tenant: str) -> str:
         """How a request of a tenant ends now: `SERVED`, `LOST`, or the code of its refusal."""
+        return self.outcome_of(tenant, POOL)
+
+    def outcome_of(self, tenant: str, model: str) -> str:
+        """The same, of a request for another pool's model."""
         try:
             with self.client(tenant) as who:
-                who.chat.completions.create(model=POOL, messages=[{"role": "user", "content": "is anybody there?"}], max_tokens=2)
+                who.chat.completions.create(model=model, messages=[{"role": "user", "content": "is anybody there?"}], max_tokens=2)
         except openai.APIStatusError as error:
             return str(error.code or error.status_code)
         except openai.OpenAIError:
