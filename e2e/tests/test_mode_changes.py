@@ -65,7 +65,7 @@ class _Couple(threading.Thread):
 
 @pytest.fixture(scope="module")
 def place() -> Iterator[Site]:
-    with site.shared("single") as found:
+    with site.shared("modes") as found:
         yield found
 
 

@@ -21,6 +21,7 @@ from tests.integration.crd_objects import (
     NEW_LINEAGE,
     NEXT,
     OTHER,
+    POD_UID,
     SHARD_MARK,
     SPECS,
     TARGET,
@@ -37,6 +38,8 @@ LEAVES = "raise the base first"
 REFUSES = "what refuses credentials never leaves"
 COUNTED = "keep every entry"
 CHAINED = "a state of a ledger names the digest of the one before it"
+DEDICATED = {"poolName": "tiny", "poolUid": POD_UID, "tenantName": "red", "tenantUid": POD_UID}
+BECOMES = "engines of one tenant never become another's"
 WITHOUT_OTHER = {f"spec.{field}.{OTHER}": MISSING for field in ("floors", "denied", "readmitted", "changed")}
 WITHOUT_TARGET = {f"spec.{field}.{TARGET}": MISSING for field in ("floors", "abortBelow", "drainSeconds", "changed")}
 WITHOUT_DENIED = {f"spec.{field}.{DENIED}": MISSING for field in ("floors", "denied", "issuedBefore", "changed")}
@@ -70,6 +73,7 @@ TAKEN: list[tuple[str, Changes]] = [
 ]
 
 REFUSED: list[tuple[str, Changes, str]] = [
+    ("ServingPool", {"spec.dedicatedTo": DEDICATED}, BECOMES),
     ("CacheEpoch", {"spec.target.name": "other"}, "make another CacheEpoch"),
     ("CacheEpoch", {"spec.target": MISSING}, "spec.target: Required value"),
     ("CacheEpoch", {"spec.floor": MISSING}, "set floor, or incident, or both"),
@@ -177,6 +181,21 @@ async def test_a_forbidden_change_is_refused_and_nothing_changes(server: Server,
     refusal = await server.refusal(changed(before, changes))
     assert message in (refusal or "it was taken")
     assert (await server.get(before))["spec"] == before["spec"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"metadata.labels": {"a": "b"}, "spec.replicas": 0}, ""),
+        ({"spec.dedicatedTo.tenantUid": "another-uid"}, BECOMES),
+        ({"spec.dedicatedTo.poolUid": "another-uid"}, BECOMES),
+        ({"spec.dedicatedTo": MISSING}, BECOMES),
+    ],
+)
+async def test_a_pool_of_one_tenant_stays_that_tenants(server: Server, changes: Changes, message: str) -> None:
+    before = await server.create(changed(document("ServingPool"), {"spec.dedicatedTo": DEDICATED}))
+    refusal = await server.refusal(changed(before, changes))
+    assert (message in refusal) if refusal else not message
 
 
 HEAD_NEXT = {**NEXT, "spec.reach": 1}
