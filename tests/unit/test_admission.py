@@ -10,12 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cachescope.core.admission import GuardState, Refusal, Request, UsedPermits, refusal
+from cachescope.core.caches import Caching
 from cachescope.core.epochs import EpochVector
 from cachescope.core.heads import Epochs, Heads
 from cachescope.core.ledgers import Flags, Floor, Ledger, Lineage, Role
 from cachescope.core.permits import Permit
 from cachescope.core.record import ABSENT, EngineDigests, Loaded
-from cachescope.core.types import Digest, Epoch, Reuse, ScopeClass, TargetName
+from cachescope.core.types import NO_CACHE, CacheIdentity, Digest, Epoch, Reuse, ScopeClass, TargetName
 from tests.unit.core_strategies import digest_of, epochs, floors_by_target
 from tests.unit.test_permits import PERMIT, VARIANTS
 
@@ -53,6 +54,7 @@ REFUSED = {
     "body_digest": Refusal.OTHER_REQUEST,
     "runtime_digest": Refusal.OTHER_RUNTIME,
     "adapter_digest": Refusal.OTHER_RUNTIME,
+    "cache": Refusal.OTHER_CACHE,
     "seen.lineage": Refusal.OTHER_LINEAGE,
     "seen.authorization_lineage": Refusal.OTHER_LINEAGE,
     "epochs.cache": Refusal.GUARD_BEHIND,
@@ -86,6 +88,36 @@ def test_every_field_is_judged_or_named_as_unjudged() -> None:
 @pytest.mark.parametrize("field", REFUSED)
 def test_a_changed_field_is_refused(field: str) -> None:
     assert refusal(VARIANTS[field], REQUEST, STATE) is REFUSED[field]
+
+
+MINE, OTHERS = CacheIdentity("m" * 43), CacheIdentity("o" * 43)
+
+
+@pytest.mark.parametrize(
+    ("caching", "bound", "cache", "reuse", "expected"),
+    [
+        (Caching.SALTED, NO_CACHE, NO_CACHE, Reuse.SALTED, None),
+        (Caching.SALTED, NO_CACHE, MINE, Reuse.SALTED, Refusal.OTHER_CACHE),
+        (Caching.SALTED, NO_CACHE, MINE, Reuse.FRESH, Refusal.OTHER_CACHE),
+        (Caching.ONE_CACHE, NO_CACHE, MINE, Reuse.SALTED, None),
+        (Caching.ONE_CACHE, MINE, MINE, Reuse.SALTED, None),
+        (Caching.ONE_CACHE, MINE, MINE, Reuse.FRESH, None),
+        (Caching.ONE_CACHE, MINE, OTHERS, Reuse.SALTED, Refusal.OTHER_CACHE),
+        (Caching.ONE_CACHE, MINE, OTHERS, Reuse.FRESH, Refusal.OTHER_CACHE),
+        (Caching.ONE_CACHE, MINE, OTHERS, Reuse.NONE, Refusal.OTHER_CACHE),
+        (Caching.ONE_CACHE, MINE, NO_CACHE, Reuse.FRESH, Refusal.OTHER_CACHE),
+        (Caching.ONE_CACHE, NO_CACHE, NO_CACHE, Reuse.SALTED, Refusal.OTHER_CACHE),
+        (Caching.OFF, NO_CACHE, NO_CACHE, Reuse.SALTED, Refusal.REUSE_OFF),
+        (Caching.OFF, NO_CACHE, NO_CACHE, Reuse.FRESH, None),
+        (Caching.OFF, NO_CACHE, NO_CACHE, Reuse.NONE, None),
+        (Caching.OFF, NO_CACHE, MINE, Reuse.FRESH, Refusal.OTHER_CACHE),
+    ],
+)
+def test_a_permit_is_for_the_cache_that_the_pod_has(
+    caching: Caching, bound: CacheIdentity, cache: CacheIdentity, reuse: Reuse, expected: Refusal | None
+) -> None:
+    permit = replace(PERMIT, cache=cache, reuse=reuse)
+    assert refusal(permit, REQUEST, replace(STATE, caching=caching, cache=bound)) is expected
 
 
 @pytest.mark.parametrize("unknown", [{"heads": None}, {"loaded": None}, {"right": False}])

@@ -72,6 +72,7 @@ class Refusal(Enum):
     MEMORY_FULL = (503, "permit_memory_full", "too many requests for this guard's memory of used permits; retry", 1)
     OTHER_CACHE = (409, "permit_for_another_cache", "this engine's cache belongs to another identity; retry through the gateway", 1)
     REUSE_OFF = (403, "reuse_switched_off", "nothing is reused in this pool; send the request through its gateway", None)
+    NOT_KEPT = (503, "cache_identity_not_kept", "the pod cannot keep whom its cache belongs to; see its log", 1)
     TOO_LARGE = (413, "body_too_large", "the body is larger than the guard accepts; shorten it", None)
 
     def __init__(self, status: int, code: str, advice: str, retry_after: int | None) -> None:

@@ -85,6 +85,7 @@ class LeaseHolder:
             granted=process.apply,
         )
         process.on_acknowledged = self._acknowledged
+        process.on_bound = self.rounds.hurry
         heads.on_raised = self._rose
         heads.hold = lambda name, ledger: self.witnesses.hold(self._keys[name], ledger)
         heads.on_later_lineage = lambda: self.rounds.hurry(whole=True)
@@ -227,4 +228,5 @@ class LeaseHolder:
             released=self._ended,
             engine=loaded.engine if loaded else None,
             adapters=loaded.adapters if loaded else {},
+            cache=self._process.cache,
         )

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from cachescope.core.heads import Heads
+from cachescope.core.types import NO_CACHE
 from cachescope.guard.histogram import Histogram
 from cachescope.guard.process import GuardProcess
 
@@ -43,6 +44,9 @@ def exposition(process: GuardProcess, requests: Requests) -> str:
         *_family("rounds_total", "counter", "Lease rounds by how they ended.", {"outcome": rounds}),
         *_family("head_sequence", "gauge", "Sequence of each applied ledger.", {"ledger": _sequences(process.source.heads)}),
         *_family("acknowledged_sequence", "gauge", "Sequence acknowledged of each.", {"ledger": _acknowledged(process)}),
+        *_gauge(
+            "bound", "Whether the pod's cache belongs to somebody, where the engine knows no salts.", int(process.cache != NO_CACHE)
+        ),
         *_gauge("digests_known", "Whether the engine's digests are known.", int(process.loaded is not None)),
     ]
     return "\n".join(lines) + "\n"

@@ -8,6 +8,7 @@ Rules:
   what it closes;
 - nothing is served before the first right, nor before the first one after a lease that was lost, nor when the last one has been
   over for some time (`leases.fresh_for_ms`): then its lease may be removed, and no fence waits for it any more;
+- where the engine knows no salts, the first request that passes everything else binds the pod (`binding`);
 - a head is acknowledged once nothing in flight is older than it, see `closing`;
 - the boot id is drawn when the state is made, in the process that serves, never at import, and again when its lease is gone.
 """
@@ -22,6 +23,7 @@ from collections.abc import Callable, Sequence
 
 import cachescope
 from cachescope.core.admission import GuardState, Refusal, Request, UsedPermits, refusal
+from cachescope.core.caches import Caching
 from cachescope.core.errors import WireFormatError
 from cachescope.core.heads import Heads
 from cachescope.core.leases import fresh_for_ms
@@ -29,13 +31,15 @@ from cachescope.core.ledgers import Role
 from cachescope.core.permits import Permit, read_permit
 from cachescope.core.record import Loaded
 from cachescope.core.statements import Statement, write_statement
+from cachescope.core.types import NO_CACHE, CacheIdentity
+from cachescope.guard.binding import Binding
 from cachescope.guard.cleanup import Cleanup
 from cachescope.guard.closing import Closing
 from cachescope.guard.confirmation import EngineConfirmation
 from cachescope.guard.heads import HeadSource, RightKeeper
 from cachescope.guard.in_flight import Flight, InFlight
 from cachescope.guard.key_folder import KeyFolder
-from cachescope.guard.settings import Settings
+from cachescope.guard.settings import VLLM, Settings
 from cachescope.leases.waiting import within
 
 _LOG = logging.getLogger(__name__)
@@ -51,6 +55,7 @@ class GuardProcess:
         keys: Its permit keys.
         clock: Milliseconds since the process started; its ticks.
         digests: Computes what the engine loaded; called once, in a thread.
+        binding: Whose cache the pod's is, where the engine knows no salts.
 
     Attributes:
         problem: Why it can never serve, or `None`.
@@ -59,6 +64,7 @@ class GuardProcess:
         keeper: What keeps its right, or `None` where the source does that by itself.
         acknowledged: The newest heads below which everything is closed and drained, or `None` before the first.
         on_acknowledged: Called when that changes.
+        on_bound: Called when the pod's cache has become somebody's.
     """
 
     def __init__(
@@ -69,12 +75,14 @@ class GuardProcess:
         keys: KeyFolder,
         clock: Callable[[], int],
         digests: Callable[[], Loaded],
+        binding: Binding | None = None,
     ) -> None:
         self.settings = settings
         self.source = source
         self.keys = keys
         self.clock = clock
         self.digests = digests
+        self.binding = binding
         self.problem: str | None = None
         self.boot_id = secrets.token_hex(16)
         self.loaded: Loaded | None = None
@@ -85,10 +93,16 @@ class GuardProcess:
         self.cleanup = Cleanup(settings.pool_target, enabled=settings.resets_cache, clock=clock)
         self.acknowledged: Heads | None = None
         self.on_acknowledged: Callable[[], None] = _nobody
+        self.on_bound: Callable[[], None] = _nobody
         self._applied: Heads | None = None
         self._released = False
         self._silent_generation = 0
         self._woken = asyncio.Event()
+
+    @property
+    def cache(self) -> CacheIdentity:
+        """Whose cache the pod's is; nobody's where salts keep requests apart, and before the first request."""
+        return self.binding.cache if self.binding else NO_CACHE
 
     def tick(self) -> int:
         """Milliseconds since the process started."""
@@ -108,6 +122,8 @@ class GuardProcess:
             heads=self.source.heads,
             right=self._right(now),
             fresh=self._fresh_ms() > 0,
+            caching=self.settings.caching,
+            cache=self.cache,
         )
 
     async def read_permit(self, text: str) -> Permit | Refusal:
@@ -139,6 +155,7 @@ class GuardProcess:
         if state.heads is None:
             return Refusal.NO_RIGHT
         refused = refusal(permit, request, state) or self.used.use(permit, tick=state.tick, max_age_ms=state.max_age_ms)
+        refused = refused or self._bind(permit)
         if refused is not None:
             return refused
         flight = Flight(permit, state.heads, generation=self.source.generation, now=state.tick)
@@ -232,8 +249,21 @@ class GuardProcess:
             right_ms=self.source.right_left_ms(now) if self._right(now) else 0,
             version=cachescope.__version__,
             adapters=self.loaded.adapters,
+            engine_type="" if self.settings.engine_type == VLLM else self.settings.engine_type,
+            caching="" if self.settings.caching is Caching.SALTED else self.settings.caching.value,
+            cache=self.cache,
         )
         return write_statement(self.keys.ring.current, statement)
+
+    def _bind(self, permit: Permit) -> Refusal | None:
+        if self.settings.caching is not Caching.ONE_CACHE:
+            return None
+        unbound = self.cache == NO_CACHE
+        if self.binding is None or not self.binding.bind(permit.cache):
+            return Refusal.NOT_KEPT
+        if unbound:
+            self.on_bound()
+        return None
 
     def _right(self, now: int) -> bool:
         return not self._released and self.source.right_left_ms(now) > 0

@@ -15,6 +15,8 @@
 | `CACHESCOPE_ON_LOSS` | `Fresh`: without a right, requests without any reuse are served; `Deny`: none are | `Fresh` |
 | `CACHESCOPE_FRESH_SECONDS` | longest answer that is served without a right, with `Fresh` | 120 |
 | `CACHESCOPE_CLEANUP` | `Reset`: the engine's prefix cache is reset after a fence of the whole pool; `None`: it is not | `None` |
+| `CACHESCOPE_ENGINE_TYPE` | which engine it guards, as in a pool's `engine.type` | `vLLM` |
+| `CACHESCOPE_CACHING` | what keeps requests apart in it: `Salted`, `OneCache` or `Off` (`core.caches`) | `Salted` |
 | `CACHESCOPE_STATE_DIR` | folder of the pod's own, where witnesses of the ledgers outlive the process; empty keeps none | empty |
 | `CACHESCOPE_METRICS_PORT` | port of `/metrics`; 0 is off | 9400 |
 | `CACHESCOPE_MAX_BODY_BYTES` | largest request body | 16777216 |
@@ -29,12 +31,15 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
+from cachescope.core.caches import Caching
 from cachescope.core.errors import SpecError
 from cachescope.core.leases import MOST_GUARD_MS
 from cachescope.core.types import TargetName
 from cachescope.leases.service_account import FOLDER, in_cluster_url
 
+VLLM: Final = "vLLM"
 _TARGET = re.compile(r"[0-9a-f]{64}\Z")
 
 
@@ -56,7 +61,9 @@ class Settings:
         lease_ms: Length of a right, and the greatest age of a permit, in milliseconds.
         fresh_ms: Longest answer that is served without a right, in milliseconds; 0 when nothing is served then.
         resets_cache: Whether the engine's prefix cache is reset after a fence of the whole pool.
-        state_folder: Where witnesses of the ledgers outlive the process, or `None`.
+        engine_type: Which engine it guards, as in a pool's `engine.type`.
+        caching: What keeps requests apart in it.
+        state_folder: Where what outlives the process and not the pod is kept, or `None`.
         metrics_port: Port of the metrics, or 0.
         max_body_bytes: Largest request body.
         used_permits: How many used permits are remembered.
@@ -75,6 +82,8 @@ class Settings:
     lease_ms: int = 60_000
     fresh_ms: int = 120_000
     resets_cache: bool = False
+    engine_type: str = VLLM
+    caching: Caching = Caching.SALTED
     state_folder: Path | None = None
     metrics_port: int = 9400
     max_body_bytes: int = 16 * 2**20
@@ -87,6 +96,11 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
     Raises:
         SpecError: A variable is missing or cannot be read; the message names it.
     """
+    caching = Caching(_choice(environ, "CACHESCOPE_CACHING", tuple(item.value for item in Caching)))
+    if caching is Caching.ONE_CACHE and not environ.get("CACHESCOPE_STATE_DIR"):
+        raise SpecError(
+            "CACHESCOPE_STATE_DIR is not set; with CACHESCOPE_CACHING OneCache mount a folder that lives as long as the pod"
+        )
     return Settings(
         namespace=_text(environ, "CACHESCOPE_NAMESPACE"),
         pool=_text(environ, "CACHESCOPE_POOL"),
@@ -101,6 +115,8 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
         lease_ms=1000 * _number(environ, "CACHESCOPE_LEASE_SECONDS", default=60, least=1, most=MOST_GUARD_MS // 1000),
         fresh_ms=_fresh_ms(environ),
         resets_cache=_choice(environ, "CACHESCOPE_CLEANUP", ("None", "Reset")) == "Reset",
+        engine_type=environ.get("CACHESCOPE_ENGINE_TYPE") or VLLM,
+        caching=caching,
         state_folder=Path(folder) if (folder := environ.get("CACHESCOPE_STATE_DIR")) else None,
         metrics_port=_number(environ, "CACHESCOPE_METRICS_PORT", default=9400, least=0, most=65_535),
         max_body_bytes=_number(environ, "CACHESCOPE_MAX_BODY_BYTES", default=16 * 2**20, least=1, most=2**31),

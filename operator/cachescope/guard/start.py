@@ -10,9 +10,11 @@ from functools import lru_cache
 from pathlib import Path
 
 import cachescope
+from cachescope.core.caches import Caching
 from cachescope.core.errors import SpecError
 from cachescope.core.front_doors import forbidden
 from cachescope.guard import logs
+from cachescope.guard.binding import Binding
 from cachescope.guard.engine_digests import engine_digests
 from cachescope.guard.key_folder import KeyFolder
 from cachescope.guard.lease_heads import LeaseHeads
@@ -39,12 +41,15 @@ def make_process(environ: Mapping[str, str], args: Sequence[str]) -> GuardProces
     problems = list(forbidden(args, environ, python_path=python_path))
     try:
         settings = read_settings(environ)
+        binding = Binding(settings.state_folder) if settings.state_folder and settings.caching is Caching.ONE_CACHE else None
     except SpecError as error:
         problems.append(str(error))
     if problems:
         _LOG.error("the guard is misconfigured and refuses everything", extra={"problem": "; ".join(problems)})
         return Misconfigured("; ".join(problems))
-    return _with_lease(settings, environ, args)
+    process = _with_lease(settings, environ, args)
+    process.binding = binding
+    return process
 
 
 def shared_process() -> GuardProcess | Misconfigured:
