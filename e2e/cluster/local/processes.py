@@ -179,6 +179,12 @@ class ProcessTable:
         self._write({name: record for name, record in records.items() if name not in names})
         self._children = [child for child in self._children if child.poll() is None]
 
+    def crash(self, name: str) -> None:
+        """Ends a component in the middle of whatever it does, and forgets it."""
+        if (record := self.records().get(name)) is not None:
+            send(record.process, signal.SIGKILL)
+        self.stop(name)
+
     def require_ports(self, programs: Iterable[Program]) -> None:
         """Refuses to begin when somebody else, e.g. a cluster of another cache folder, holds a component's port.
 
