@@ -15,9 +15,10 @@ from cachescope.core.permits import PERMIT_HEADER, read_permit
 from cachescope.gateway.audit import Audit
 from cachescope.gateway.decision import Decision
 from cachescope.gateway.exchange import Forward
-from cachescope.gateway.lease import GatewayLease, Pod, Times, ledgers_path
+from cachescope.gateway.lease import GatewayLease, Pod, Tells, Times, ledgers_path
 from cachescope.gateway.lease_store import RestLeases
 from cachescope.gateway.standing import Standing
+from cachescope.gateway.wanted import Wanted
 from cachescope.kube.rest import ApiError, ConflictError, Document, NotFoundError
 from cachescope.kube.watched import Name
 from cachescope.leases.rounds import Rounds
@@ -92,13 +93,14 @@ class World:
         self.api = Api(self.path)
         self.now = 0
         self.right = Right()
+        self.wanted = Wanted(lambda: self.now)
         self.ages: dict[str, float | None] = {"Tenant": 0.0}
         self.holder = GatewayLease(
             Pod(NAMESPACE, "gateway-0", "gateway-pod-uid"),
             api=self.api,
             ledgers=ledgers_path(NAMESPACE),
             configuration=self.path.configuration,
-            routable=lambda: self.path.fleet.routable(self.path.snapshot().trusts),
+            tells=Tells(lambda: self.path.fleet.routable(self.path.snapshot().trusts), self.wanted.now),
             times=Times(60_000, 600_000),
         )
         store = RestLeases(self.api, NAMESPACE)

@@ -19,7 +19,6 @@ from cachescope.cli.main import app
 from cachescope.core.digests import sha256
 from cachescope.core.errors import SpecError
 from cachescope.core.scopes import Credential
-from cachescope.engines.vllm import ROUTES
 from cachescope.gateway.context import said
 from cachescope.gateway.envoy import COMPARTMENT_HEADER, CONTEXT_HEADER
 from cachescope.gateway.exchange import Answer, RequestHead
@@ -40,7 +39,7 @@ def question(world: World, who: str, headers: Mapping[str, str] = MappingProxyTy
     tenant, principal = PEOPLE[who]
     head = RequestHead("POST", CHAT, tuple(headers.items()))
     whose = Who(tenant, Credential("api-key", "", principal))
-    return Question(NAMESPACE, POOL, whose, ROUTES["POST", CHAT], dict(BODY), said(head), world.seconds)
+    return Question(NAMESPACE, POOL, whose, CHAT, dict(BODY), said(head), world.seconds)
 
 
 CASES: list[tuple[str, dict[str, Any] | None, str | None]] = [

@@ -13,7 +13,6 @@ from cachescope.core.errors import SpecError
 from cachescope.core.keys import KeyRing
 from cachescope.core.statements import read_statement
 from cachescope.core.types import NO_CACHE, CacheIdentity, Reuse
-from cachescope.guard import binding
 from cachescope.guard.binding import Binding
 from cachescope.guard.metrics import exposition
 from cachescope.guard.settings import read_settings
@@ -85,7 +84,7 @@ async def test_what_cannot_be_kept_binds_nothing_and_reaches_no_engine(tmp_path:
         raise OSError("no space left on device")
 
     with monkeypatch.context() as broken:
-        broken.setattr(binding.os, "fsync", full)
+        broken.setattr("cachescope.guard.binding.os.fsync", full)
         assert [await world.status(MINE) for _ in range(TRIES)] == ["cache_identity_not_kept"] * TRIES
         assert world.engine.scopes == []
         assert world.process.cache == NO_CACHE

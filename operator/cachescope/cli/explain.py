@@ -21,8 +21,6 @@ from cachescope.cli import output
 from cachescope.cli.contexts import current_namespace, need_cluster
 from cachescope.core.errors import SpecError
 from cachescope.core.scopes import Credential
-from cachescope.engines.routes import Route
-from cachescope.engines.vllm import ROUTES
 
 Document = dict[str, Any]
 KINDS: tuple[type[Resource], ...] = (ServingPool, Tenant, CacheScope, PublicSource)
@@ -66,13 +64,12 @@ def explain(  # noqa: PLR0913 - the options are the request
     from cachescope.gateway.explaining import explain as explained  # noqa: PLC0415 - the same
 
     tenant, principal = _subject(subject)
-    route = _route(path)
     where = namespace or current_namespace()
     given = [(COMPARTMENT_HEADER, compartment), (CONTEXT_HEADER, context)]
     head = RequestHead("POST", path, tuple((name, value) for name, value in given if value is not None))
     who = Who(tenant, Credential(credential, issuer, principal), frozenset(token_compartments or ()))
     try:
-        question = Question(where, pool, who, route, parse_body(_read(request)), headers.said(head), time.time(), installation)
+        question = Question(where, pool, who, path, parse_body(_read(request)), headers.said(head), time.time(), installation)
         found = explained(documents(files, where), question)
     except (BadBody, headers.BadHeader) as error:
         raise SpecError(f"the gateway would answer 400: {error}") from error
@@ -84,14 +81,6 @@ def _subject(text: str) -> tuple[str, str]:
     if not (tenant and slash and principal):
         raise SpecError(f"--as {text!r} is not TENANT/PRINCIPAL; name both")
     return tenant, principal
-
-
-def _route(path: str) -> Route:
-    route = ROUTES.get(("POST", path))
-    if route is None:
-        known = ", ".join(sorted(known for _, known in ROUTES))
-        raise SpecError(f"{path} is no route of an engine; a client would read 404. Routes: {known}")
-    return route
 
 
 def documents(files: Iterable[Path] | None, namespace: str) -> list[Document]:

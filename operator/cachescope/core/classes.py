@@ -72,6 +72,7 @@ class Reason(str, Enum):
     BUNDLE_NOT_APPROVED = "BundleNotApproved"
     STAGE_NOT_PUBLIC = "StageNotPublic"
     PUBLIC_STOPPED = "PublicStopped"
+    ENGINES_OF_ITS_OWN = "EnginesOfItsOwn"
 
 
 class Refusal(Enum):
@@ -170,12 +171,14 @@ class Circumstances:
         public_stage: Whether the pool's stage allows public sharing.
         public_stopped: Whether an incident stopped it.
         high: Whether the tenant is of sensitivity High.
+        own_engines: Whether the pool is this tenant's alone, so that there is nobody to share with.
     """
 
     now: float
     public_stage: bool = False
     public_stopped: bool = False
     high: bool = False
+    own_engines: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,6 +254,8 @@ def _bounds(rule: Rule, asked: Asked, around: Circumstances) -> Iterator[_Bound]
         yield _Bound(ScopeClass.COMPARTMENT, Reason.COMPARTMENT_NAMED)
     if around.high:
         yield _Bound(ScopeClass.TENANT, Reason.HIGH_SENSITIVITY)
+    if around.own_engines:
+        yield _Bound(ScopeClass.TENANT, Reason.ENGINES_OF_ITS_OWN)
 
 
 def _lacking(approved: Approved, asked: Asked, around: Circumstances) -> Iterator[Reason]:

@@ -4,7 +4,7 @@ Rules:
 
 - a route that is not listed does not exist, and a field that is not listed is refused;
 - what nobody has shown is `UNKNOWN`, and `UNKNOWN` is never treated as `ENFORCED`;
-- a route without a salt field is one whose requests never reach the cache; there is no third kind.
+- a route has a salt field, or its engine knows no salts and says so (`unsalted`), or its requests never reach the cache.
 """
 
 from __future__ import annotations
@@ -91,6 +91,17 @@ class SaltField:
 
 
 @dataclass(frozen=True, slots=True)
+class Unsalted:
+    """A route whose requests reach a cache that no salt keeps apart.
+
+    Attributes:
+        bypass: The field by which a request reuses nothing, with its value; empty where the engine has none.
+    """
+
+    bypass: Mapping[str, bool] = field(default_factory=lambda: MappingProxyType({}))
+
+
+@dataclass(frozen=True, slots=True)
 class Route:
     """One route of an engine that clients may reach.
 
@@ -100,9 +111,10 @@ class Route:
         dialect: Which request shape it speaks.
         body: Names that the request's body may hold.
         asks: What must be there: exactly one of these sets of names, whole, and nothing of another.
-        salt: How it takes its salt; `None` where no request ever reaches the cache.
+        salt: How it takes its salt; `None` where it takes none.
         not_content: Kept names that cannot change the tokens of the prompt; every other kept name is content.
         forced: Values that are always set, whatever the client says.
+        unsalted: What holds where requests reach a cache without a salt; `None` where they have one, or reach no cache.
     """
 
     method: str
@@ -113,3 +125,9 @@ class Route:
     salt: SaltField | None
     not_content: frozenset[str]
     forced: Mapping[str, bool] = field(default_factory=lambda: MappingProxyType({}))
+    unsalted: Unsalted | None = None
+
+    @property
+    def cached(self) -> bool:
+        """Whether its requests reach a cache."""
+        return self.salt is not None or self.unsalted is not None

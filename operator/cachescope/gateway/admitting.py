@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cachescope.engines.routes import Route
-from cachescope.engines.vllm import ROUTES
+from cachescope.engines.tables import KNOWN
 from cachescope.gateway.context import Said
 from cachescope.gateway.errors import answer
 from cachescope.gateway.exchange import Answer, RequestHead
@@ -17,12 +16,15 @@ from cachescope.gateway.standing import InForce
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """A request whose headers were accepted: its body is worth reading. Nothing here decides once the body is there."""
+    """A request whose headers were accepted: its body is worth reading. Nothing here decides once the body is there.
+
+    By the tenant it is guessed which engine the body is for, so that it is read once; what decides is looked up again.
+    """
 
     head: RequestHead
     purpose: Purpose
-    route: Route | None
     said: Said
+    tenant_uid: str
 
 
 async def let_in(found: InForce, head: RequestHead) -> Identity | Answer:
@@ -51,7 +53,7 @@ async def authenticated(snapshot: Snapshot, head: RequestHead) -> Identity | Ans
 
 def is_known(head: RequestHead) -> bool:
     """Whether a method and a path are served here; any other path may hold anything."""
-    return (asked := (head.method, head.path)) in ROUTES or asked in OWN or asked == MODELS
+    return (asked := (head.method, head.path)) in KNOWN or asked in OWN or asked == MODELS
 
 
 def unacceptable_form(head: RequestHead) -> Answer | None:

@@ -14,9 +14,10 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from cachescope.api.pools import ServingPool
+from cachescope.core.caches import Caching, cache_identity
 from cachescope.core.classes import Context, Placement
 from cachescope.core.digests import sha256
 from cachescope.core.endpoints import Endpoint
@@ -28,7 +29,7 @@ from cachescope.core.record import ABSENT, EngineDigests, IdentityRecord
 from cachescope.core.salts import NONCE_BYTES, salt
 from cachescope.core.scopes import Subject, namespace
 from cachescope.core.statements import SignedStatement, Statement
-from cachescope.core.types import Digest, Namespace, Reuse, Salt, ScopeClass, TargetKind, TargetName
+from cachescope.core.types import NO_CACHE, CacheIdentity, Digest, Namespace, Reuse, Salt, ScopeClass, TargetKind, TargetName
 from cachescope.gateway.authorizations import PoolState
 from cachescope.gateway.identity.credentials import Identity
 from cachescope.gateway.keys import GatewayKeys
@@ -50,6 +51,7 @@ class Asker:
         shared: Epochs of the targets at or above the class; part of the salt.
         all: Epochs of every target of the request; part of the permit.
         bypassed: Whether nothing of the pool is reused: an incident switched it off, or its stage is `Observe`.
+        cache: Identity of the cache that the asker may use in engines of its own; nobody's elsewhere.
     """
 
     pool: ServingPool
@@ -60,6 +62,7 @@ class Asker:
     shared: EpochVector
     all: Epochs
     bypassed: bool
+    cache: CacheIdentity = NO_CACHE
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +89,7 @@ def ask(keys: GatewayKeys, state: PoolState, *, identity: Identity, placed: Plac
     by_class = _targets_by_class(keys.targets, identity, placement)
     cache = state.pool.vector(*_cache_targets(keys.targets, pool, scope))
     shared = state.authorization.vector(*_at_or_above(by_class, placement.scope_class))
-    return Asker(
+    asker = Asker(
         pool=pool,
         scope=scope,
         placement=placement,
@@ -96,6 +99,12 @@ def ask(keys: GatewayKeys, state: PoolState, *, identity: Identity, placed: Plac
         all=Epochs(cache, state.authorization.vector(*by_class.values())),
         bypassed=state.pool.flags.bypasses or pool.spec.sharing.stage == "Observe",
     )
+    return replace(asker, cache=_cache_of(keys, asker)) if pool.spec.dedicated_to else asker
+
+
+def _cache_of(keys: GatewayKeys, asker: Asker) -> CacheIdentity:
+    """What is asked, and what loaded it, is no part of it."""
+    return cache_identity(keys.salt, record(asker, Content(ABSENT), EngineDigests(ABSENT, ABSENT, ABSENT)))
 
 
 def subject_of(scope: EffectiveScope, placement: Placement, identity: Identity) -> Subject:
@@ -163,7 +172,7 @@ def reuse_of(asker: Asker, statement: Statement, *, right: bool, cached: bool) -
     """
     if not cached:
         return Reuse.NONE
-    off = asker.bypassed or asker.placement.scope_class is ScopeClass.REQUEST
+    off = asker.bypassed or asker.placement.scope_class is ScopeClass.REQUEST or statement.caching == Caching.OFF.value
     return Reuse.FRESH if off or not right or statement.right_ms == 0 else Reuse.SALTED
 
 
@@ -213,6 +222,7 @@ def permit(asker: Asker, identity_record: IdentityRecord, upstream: Upstream, *,
         record_digest=identity_record.digest(),
         runtime_digest=statement.engine.runtime,
         adapter_digest=identity_record.engine.adapter,
+        cache=asker.cache,
         scope=identity_record.scope,
         epochs=asker.all,
         seen=asker.seen,
@@ -226,4 +236,4 @@ def signing_key(keys: KeyRing, statement: SignedStatement) -> Key:
 
 
 def _cache_targets(key: Key, pool: ServingPool, scope: EffectiveScope) -> tuple[TargetName, TargetName]:
-    return target_name(key, TargetKind.POOL, pool.uid), target_name(key, TargetKind.SCOPE, scope.uid)
+    return target_name(key, TargetKind.POOL, pool.epoch_uid), target_name(key, TargetKind.SCOPE, scope.uid)

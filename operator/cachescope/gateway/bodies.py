@@ -27,7 +27,7 @@ from cachescope.gateway import anthropic_contents, contents, text_contents
 from cachescope.gateway.sieve import BadBody, Check, Sieve
 from cachescope.gateway.strict_json import Json, NotStrictJson, parse_object, shown
 
-__all__ = ["BadBody", "Json", "Sanitized", "content_digest", "parse_body", "sanitize", "toolset_digest", "with_salt"]
+__all__ = ["BadBody", "Json", "Sanitized", "content_digest", "parse_body", "sanitize", "toolset_digest", "with_bypass", "with_salt"]
 
 _SAFE_INTEGER = 2**53 - 1
 # The library that canonicalises fractions is written in Python: this much takes it some ten milliseconds.
@@ -120,6 +120,22 @@ def with_salt(sanitized: Sanitized, salt: Salt | None) -> bytes:
     if takes.name in sanitized.fields:
         raise RuntimeError("the body still holds a salt; pass what sanitize() returned")
     return orjson.dumps({**sanitized.fields, takes.name: salt})
+
+
+def with_bypass(sanitized: Sanitized, *, reuse: bool) -> bytes:
+    """The exact bytes to send to an engine that knows no salts.
+
+    Args:
+        sanitized: What `sanitize` returned.
+        reuse: Whether it may use what the engine has; otherwise it carries the field that says so, where there is one.
+
+    Raises:
+        ValueError: The route takes a salt: without one an engine would serve it in silence.
+    """
+    if sanitized.route.salt is not None:
+        raise ValueError(f"{sanitized.route.path} takes a salt; use with_salt")
+    bypass = sanitized.route.unsalted.bypass if sanitized.route.unsalted and not reuse else {}
+    return orjson.dumps({**sanitized.fields, **bypass})
 
 
 def content_digest(dialect: Dialect, content: Mapping[str, Json]) -> Digest:

@@ -7,7 +7,6 @@ what it says of its data and its compartment narrows (`core.classes`).
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import secrets
 from collections.abc import Awaitable, Callable
@@ -21,24 +20,24 @@ from cachescope.core.identity import cache_keys
 from cachescope.core.permits import PERMIT_HEADER, write_permit
 from cachescope.core.record import IdentityRecord
 from cachescope.core.salts import NONCE_BYTES
-from cachescope.core.types import Reuse
-from cachescope.engines.vllm import ROUTES
+from cachescope.core.types import CacheIdentity, Reuse
+from cachescope.engines.facts import EngineType
+from cachescope.engines.routes import Route
 from cachescope.gateway import binding, handles
 from cachescope.gateway.admitting import Admitted, is_known, let_in, model_not_found, unacceptable_form
 from cachescope.gateway.audit import Audit, Told, request_id
-from cachescope.gateway.bodies import BadBody, content_digest, parse_body, with_salt
+from cachescope.gateway.bodies import BadBody, content_digest, with_bypass, with_salt
 from cachescope.gateway.context import BadHeader, said
 from cachescope.gateway.errors import ErrorName, answer
 from cachescope.gateway.exchange import Answer, Forward, RequestHead
+from cachescope.gateway.fitting import Fit, may_be_fresh, may_be_sent
 from cachescope.gateway.fleet import Fleet
 from cachescope.gateway.identity.credentials import Identity
 from cachescope.gateway.own_routes import (
     MODELS,
     OWN,
-    Enclosed,
     Purpose,
     cache_keys_answer,
-    enclosed,
     handle_answer,
     models_answer,
 )
@@ -46,23 +45,14 @@ from cachescope.gateway.placing import placement_of
 from cachescope.gateway.policy import Served
 from cachescope.gateway.snapshot import Snapshot
 from cachescope.gateway.standing import InForce
-from cachescope.gateway.understanding import Asked, asked_of
+from cachescope.gateway.understanding import LARGE_BODY_BYTES, Asked, Understood, read_enclosed, understood
 from cachescope.logs import fault_of
 
 log = logging.getLogger(__name__)
 
 # What a client may pass through: nothing that names a cache, a rank, a session or a priority.
 KEPT_HEADERS = frozenset({"accept", "content-type", "user-agent", "x-request-id"})
-LARGE_BODY_BYTES = 128 * 1024
 UNDECIDED_BODY_BYTES = 16 * 1024 * 1024
-
-
-@dataclass(frozen=True, slots=True)
-class Understood:
-    """What a body asks for, and for how long a handle is to last, should it ask for one."""
-
-    asked: Asked
-    ttl_seconds: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +85,10 @@ class Made:
 Verdict = TypeVar("Verdict", "Admitted | Answer", "Forward | Answer")
 
 
+def _nobody_listens(_pool_uid: str, _cache: CacheIdentity) -> None:
+    """Note nothing."""
+
+
 async def _at_once() -> None:
     """Wait for nothing."""
 
@@ -109,6 +103,7 @@ class Decision:
         audit: Where decisions are told.
         now: Gives the seconds since 1970; approvals of public sources end by it.
         entropy: Gives random bytes.
+        wanted: Notes that a pool has no engine for a cache identity.
         settled: Waits a moment for what is being loaded.
     """
 
@@ -117,6 +112,7 @@ class Decision:
     audit: Audit
     now: Callable[[], float]
     entropy: Callable[[int], bytes] = secrets.token_bytes
+    wanted: Callable[[str, CacheIdentity], None] = _nobody_listens
     settled: Callable[[], Awaitable[None]] = _at_once
 
     @property
@@ -166,12 +162,14 @@ class Decision:
             return answer("not_found")
         asked = (head.method, head.path)
         try:
-            return unacceptable_form(head) or Admitted(head, OWN.get(asked, Purpose.ENGINE), ROUTES.get(asked), said(head))
+            return unacceptable_form(head) or Admitted(head, OWN.get(asked, Purpose.ENGINE), said(head), known.identity.tenant_uid)
         except BadHeader as error:
             return answer("invalid_request", str(error))
 
     async def _decide(self, admitted: Admitted, body: bytes) -> Forward | Answer:
-        found = await understood(admitted, body)
+        found = await self._understood(admitted, body)
+        if found is None:
+            return answer("not_found")
         asked = found.asked
         # A body may take its time: what was true when it began (keys, suspensions, scopes, epochs) counts for nothing now.
         known = await self._let_in(admitted.head)
@@ -184,13 +182,39 @@ class Decision:
         refusal = snapshot.revocations.refusal(identity, served.pool.namespace)
         if refusal is not None:
             return answer(refusal)
-        if served.pool.uid not in snapshot.states:
-            return answer("no_endpoint")
-        placement = placement_of(snapshot, identity, served.pool, asked.sent, now=self.now())
+        return self._served(admitted, found, known, served)
+
+    def _served(self, admitted: Admitted, found: Understood, known: Known, served: Served) -> Forward | Answer:
+        """By the first of the pools that may serve it."""
+        if served.pool.spec.engine.type != found.engine:
+            return answer("no_endpoint")  # it changed while the body was read
+        for pool in known.in_force.snapshot.policy.serving(known.identity.tenant_uid, served.pool):
+            grant = self._granted(known, Served(pool, served.adapter), found.asked)
+            if grant is not None:
+                return grant if isinstance(grant, Answer) else self._concluded(admitted, found, grant)
+        return answer("no_endpoint")
+
+    def _granted(self, known: Known, served: Served, asked: Asked) -> Grant | Answer | None:
+        """Which engine of a pool serves a request, or why none does; `None` when there is none now."""
+        snapshot, pool = known.in_force.snapshot, served.pool
+        if pool.uid not in snapshot.states:
+            return None
+        placement = placement_of(snapshot, known.identity, pool, asked.sent, now=self.now())
         if isinstance(placement, Answer):
             return placement
-        grant = self._grant(known, served, placement)
-        return self._concluded(admitted, found, grant) if grant else answer("no_endpoint")
+        return self._grant(known, served, placement, asked.cleaned.route)
+
+    async def _understood(self, admitted: Admitted, body: bytes) -> Understood | None:
+        """Read a body for the engine that serves its model, by what is in force as it is read; `None` where that has no such route.
+
+        Raises:
+            BadBody: It cannot be sent to an engine.
+        """
+        enclosed = await read_enclosed(admitted, body)
+        found = self.current()
+        served = found.snapshot.policy.models(admitted.tenant_uid).get(str(enclosed.fields.get("model"))) if found else None
+        engine = served.pool.spec.engine.type if served else EngineType.VLLM.value
+        return await understood(admitted, enclosed, engine, large=len(body) > LARGE_BODY_BYTES)
 
     async def _let_in(self, head: RequestHead) -> Known | Answer:
         """Who asks, by what is in force once that is known, or why he is refused. Whoever goes on from here must not wait again."""
@@ -208,7 +232,7 @@ class Decision:
                 return Known(found, identity)
             # Keys may have been fetched meanwhile, and what changed since then may have been acknowledged already.
 
-    def _grant(self, known: Known, served: Served, placement: Placement) -> Grant | None:
+    def _grant(self, known: Known, served: Served, placement: Placement, route: Route) -> Grant | None:
         """Which engine serves an identity; `None` when none is routable that loaded it, or nobody knows which epochs stand."""
         pool = served.pool
         snapshot, name = known.in_force.snapshot, pool_key(pool.namespace, pool.name)
@@ -216,8 +240,11 @@ class Decision:
         if trust is None:
             return None
         asker = snapshot.askers.of(known.identity, pool, placement)
-        chosen = self.fleet.choose(name, trust, asker.namespace.encode(), served.adapter, model=pool.spec.model.name)
-        if chosen is None:
+        fit = Fit(pool.spec.engine.type, asker.cache)
+        chosen = self.fleet.choose(name, trust, asker.namespace.encode(), served.adapter, model=pool.spec.model.name, fit=fit)
+        if chosen is None and asker.cache:
+            self.wanted(pool.uid, asker.cache)
+        if chosen is None or not may_be_sent(snapshot, route, pool, chosen[1].statement):
             return None
         engine = binding.Engine(chosen[0], chosen[1].statement, served.adapter)
         return Grant(known.in_force, known.identity, asker, placement, engine)
@@ -225,8 +252,10 @@ class Decision:
     def _concluded(self, admitted: Admitted, found: Understood, grant: Grant) -> Forward | Answer:
         asked = found.asked
         bound = binding.record(grant.asker, asked.content, grant.engine.loaded)
-        cached, right = asked.cleaned.route.salt is not None, not grant.in_force.fresh_only
+        cached, right = asked.cleaned.route.cached, not grant.in_force.fresh_only
         made = Made(bound, binding.reuse_of(grant.asker, grant.engine.statement, right=right, cached=cached))
+        if not may_be_fresh(asked.cleaned.route, grant.engine.statement, made.reuse):
+            return answer("no_endpoint")
         if admitted.purpose is Purpose.HANDLE:
             return self._handle(found.ttl_seconds, grant, made)
         if admitted.purpose is Purpose.CACHE_KEYS:
@@ -251,8 +280,7 @@ class Decision:
 
     def _forward(self, admitted: Admitted, asked: Asked, grant: Grant, made: Made) -> Forward:
         snapshot, asker, engine, route = grant.in_force.snapshot, grant.asker, grant.engine, asked.cleaned.route
-        salt = binding.salt_of(snapshot.keys, made.record, made.reuse, self.entropy)
-        upstream = binding.Upstream(route.method, route.path, with_salt(asked.cleaned, salt), engine)
+        upstream = binding.Upstream(route.method, route.path, self._body(snapshot, asked, made), engine)
         permit = binding.permit(asker, made.record, upstream, reuse=made.reuse, permit_id=self.entropy(16).hex())
         signed = write_permit(binding.signing_key(snapshot.permits[asker.pool.uid], engine.statement), permit)
         told = Told(
@@ -265,6 +293,11 @@ class Decision:
         self.fleet.started(engine.endpoint.address)
         return Forward(engine.endpoint.address, route.path, {PERMIT_HEADER: signed}, KEPT_HEADERS, upstream.body)
 
+    def _body(self, snapshot: Snapshot, asked: Asked, made: Made) -> bytes:
+        if asked.cleaned.route.unsalted is not None:
+            return with_bypass(asked.cleaned, reuse=made.reuse is Reuse.SALTED)
+        return with_salt(asked.cleaned, binding.salt_of(snapshot.keys, made.record, made.reuse, self.entropy))
+
     def _presented(self, handle: str | None, snapshot: Snapshot, made: Made) -> Outcome | None:
         """What becomes of a handle; it changes nothing of the request, and nothing of the answer."""
         if handle is None:
@@ -272,19 +305,3 @@ class Decision:
         if made.reuse is not Reuse.SALTED:
             return Outcome.NOT_REUSED
         return handles.presented(snapshot.keys.handles, handle, made.record, now=self.now())
-
-
-async def understood(admitted: Admitted, body: bytes) -> Understood:
-    """Parse, clean and digest a body; a large one in a thread, so that it holds up nobody else.
-
-    Raises:
-        BadBody: It cannot be sent to an engine.
-    """
-    if len(body) <= LARGE_BODY_BYTES:
-        return _understood(admitted, body)
-    return await asyncio.to_thread(_understood, admitted, body)
-
-
-def _understood(admitted: Admitted, body: bytes) -> Understood:
-    found = Enclosed(admitted.route, parse_body(body)) if admitted.route else enclosed(admitted.purpose, body)
-    return Understood(asked_of(found.route, found.fields, admitted.said), found.ttl_seconds)

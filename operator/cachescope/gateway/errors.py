@@ -18,7 +18,7 @@ from types import MappingProxyType
 from typing import Final, Literal
 
 from cachescope.engines.routes import Dialect
-from cachescope.engines.vllm import ROUTES
+from cachescope.engines.tables import TABLES
 from cachescope.gateway.exchange import Answer
 
 ErrorName = Literal[
@@ -63,7 +63,9 @@ class ErrorForm:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-_ANTHROPIC_PATHS: Final = frozenset(route.path for route in ROUTES.values() if route.dialect in {Dialect.MESSAGE, Dialect.COUNTING})
+_ANTHROPIC_PATHS: Final = frozenset(
+    route.path for table in TABLES.values() for route in table.values() if route.dialect in {Dialect.MESSAGE, Dialect.COUNTING}
+)
 _ANTHROPIC_TYPES: Final = MappingProxyType(
     {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 413: "request_too_large", 504: "timeout_error"}
 )

@@ -25,11 +25,14 @@ from cachescope.core.record import EngineDigests, IdentityRecord
 from cachescope.core.scopes import Credential
 from cachescope.core.statements import Statement
 from cachescope.core.types import Reuse, ScopeClass
+from cachescope.engines.facts import EngineType
 from cachescope.engines.routes import Route
+from cachescope.engines.tables import TABLES
 from cachescope.gateway import binding, readings
 from cachescope.gateway.admitting import model_not_found
 from cachescope.gateway.authorizations import Authorization
 from cachescope.gateway.context import Said
+from cachescope.gateway.errors import answer
 from cachescope.gateway.exchange import Answer
 from cachescope.gateway.identity.api_keys import ApiKeys
 from cachescope.gateway.identity.authenticator import Authenticator
@@ -57,6 +60,7 @@ _BECAUSE: Final[Mapping[Reason, str]] = {
     Reason.DATA_CLASS: "what the context says of its data, by the CacheScope's classification",
     Reason.COMPARTMENT_NAMED: "the client names a compartment that it is authorized for",
     Reason.HIGH_SENSITIVITY: "the tenant's sensitivity is High",
+    Reason.ENGINES_OF_ITS_OWN: "the engines are this tenant's alone",
     Reason.NO_COMPARTMENT: "the class is Compartment, and the credential has not exactly one",
     Reason.NO_CONTEXT: "not public: no application says what the data is",
     Reason.DATA_NOT_PUBLIC: "not public: the context's data class is not `public`",
@@ -96,7 +100,7 @@ class Question:
         namespace: Where the pool is.
         pool: Its name.
         who: Whose request it is.
-        route: Where it goes.
+        path: Where it goes.
         body: Its body.
         said: What its headers say.
         now: Seconds since 1970, by which sources are usable.
@@ -106,7 +110,7 @@ class Question:
     namespace: str
     pool: str
     who: Who
-    route: Route
+    path: str
     body: dict[str, Json]
     said: Said
     now: float
@@ -169,7 +173,7 @@ def explain(documents: Iterable[Document], question: Question, settings: Setting
 
 
 def _decided(snapshot: Snapshot, identity: Identity, question: Question) -> Explanation:
-    asked = asked_of(question.route, question.body, question.said)
+    asked = asked_of(_route(snapshot.policy, question), question.body, question.said)
     tenant = snapshot.policy.tenants[identity.tenant_uid]
     if tenant.refused:
         return Explanation("permission_denied", "the tenant is suspended, or cannot be read; see spec.suspended and its conditions")
@@ -182,12 +186,16 @@ def _decided(snapshot: Snapshot, identity: Identity, question: Question) -> Expl
             "other_pool",
             f"the model goes to {pool.namespace}/{pool.name}, which comes before {question.namespace}/{question.pool}; ask of that",
         )
+    serving = snapshot.policy.serving(identity.tenant_uid, pool)
+    if not serving:
+        return _refused(answer("no_endpoint"))
+    pool = serving[0]
     placement = placement_of(snapshot, identity, pool, asked.sent, now=question.now)
     if isinstance(placement, Answer):
         return _refused(placement)
     asker = snapshot.askers.of(identity, pool, placement)
     statement = _statement(pool)
-    reuse = binding.reuse_of(asker, statement, right=True, cached=question.route.salt is not None)
+    reuse = binding.reuse_of(asker, statement, right=True, cached=asked.cleaned.route.cached)
     record = binding.record(asker, asked.content, statement.loaded.serving(served.adapter))
     lines = tuple(Line(name, show(record, asker), rule) for name, show, rule in _LINES)
     why = "; ".join(_BECAUSE[reason] for reason in placement.reasons)
@@ -282,6 +290,21 @@ def _snapshot(declared: Declared, settings: Settings) -> Snapshot:
     )
     nobody = Authenticator(ApiKeys({}), JwtTokens([], [], lambda: 0.0))
     return snapshot_of(settings, policy, keys, standings=standings, authenticator=nobody)
+
+
+def _route(policy: Policy, question: Question) -> Route:
+    """The route of the pool's engine.
+
+    Raises:
+        SpecError: It has none of that path.
+    """
+    named = [pool for pool in policy.pools.values() if (pool.namespace, pool.name) == (question.namespace, question.pool)]
+    engine = EngineType(named[0].spec.engine.type) if named else EngineType.VLLM
+    route = TABLES[engine].get(("POST", question.path))
+    if route is None:
+        known = ", ".join(sorted(known for _, known in TABLES[engine]))
+        raise SpecError(f"{question.path} is no route of {engine.value}; a client would read 404. Routes: {known}")
+    return route
 
 
 def _identity(policy: Policy, question: Question) -> Identity:

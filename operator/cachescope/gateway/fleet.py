@@ -9,20 +9,23 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from cachescope.core.endpoints import Endpoint, choose
 from cachescope.core.errors import ClusterError, WireFormatError
 from cachescope.core.log_lines import fault_of
+from cachescope.core.types import NO_CACHE, CacheIdentity
 from cachescope.gateway.challenges import ChallengeAnswer, PoolTrust, Proof, due, kept, problem, proven
+from cachescope.gateway.fitting import Fit
 from cachescope.gateway.steady import Steady
 
 log = logging.getLogger(__name__)
 
 PERIOD_SECONDS = 0.1
 ROUTABLE = "routable"
+ANY = Fit()
 
 
 class EndpointSource(Protocol):
@@ -49,6 +52,9 @@ class Leases(Protocol):
     def problem(self, endpoint: Endpoint, trust: PoolTrust, boot_id: str) -> str | None:
         """Why a guard process holds no valid lease, or `None`."""
 
+    def cache(self, endpoint: Endpoint, trust: PoolTrust, boot_id: str) -> CacheIdentity:
+        """Identity that a pod's cache belongs to, as its lease says; nobody's without a valid one."""
+
 
 class Fleet:
     """All endpoints of all pools, and what is known of their guards.
@@ -73,7 +79,7 @@ class Fleet:
         self._faults: dict[Endpoint, str] = {}
 
     def choose(
-        self, pool: str, trust: PoolTrust, key: bytes, adapter: str = "", *, model: str = ""
+        self, pool: str, trust: PoolTrust, key: bytes, adapter: str = "", *, model: str = "", fit: Fit = ANY
     ) -> tuple[Endpoint, Proof] | None:
         """The endpoint for a key and its guard's latest proof, or `None` when nobody is routable who serves what is asked for.
 
@@ -83,6 +89,7 @@ class Fleet:
             key: What requests of one scope have in common.
             adapter: The adapter that is asked for, or empty for the model.
             model: Name of the pool's model.
+            fit: What the request needs of it.
         """
         now = self._clock()
         fresh = [
@@ -90,8 +97,19 @@ class Fleet:
             for endpoint in self._source.endpoints(pool)
             if self._problem(endpoint, trust, now) is None and self._proofs[endpoint].serves(adapter, model)
         ]
-        endpoint = choose(key, fresh, self._in_flight)
+        endpoint = choose(key, self._best(fresh, trust, fit), self._in_flight)
         return (endpoint, self._proofs[endpoint]) if endpoint else None
+
+    def _best(self, endpoints: Sequence[Endpoint], trust: PoolTrust, fit: Fit) -> Sequence[Endpoint]:
+        """Those that fit best, if any does."""
+        ranked: defaultdict[int, list[Endpoint]] = defaultdict(list)
+        for endpoint in endpoints:
+            statement = self._proofs[endpoint].statement
+            # A lease tells of a binding at once, a statement with the next challenge.
+            bound = statement.cache or (self._leases.cache(endpoint, trust, statement.boot_id) if fit.cache else NO_CACHE)
+            if (rank := fit.rank(statement, bound)) is not None:
+                ranked[rank].append(endpoint)
+        return ranked[min(ranked)] if ranked else ()
 
     def started(self, address: str) -> None:
         """A request goes to that address."""

@@ -27,6 +27,7 @@ from cachescope.core.keys import Key
 from cachescope.core.labels import HEAD, LEDGER_LABEL
 from cachescope.core.leases import GATEWAY, LeaseStatement, lease_name
 from cachescope.core.ledgers import Mark, authorization_key
+from cachescope.core.types import CacheIdentity
 from cachescope.gateway.configuration import Configuration
 from cachescope.gateway.lease_store import meaning
 from cachescope.gateway.ledger_heads import LedgerRead
@@ -36,9 +37,6 @@ from cachescope.gateway.snapshot import Snapshot
 from cachescope.kube.rest import ApiError, NotFoundError, collection
 from cachescope.kube.watched import Api, Name, name_of, pages
 from cachescope.leases.clock import renew_time
-
-Routable = Callable[[], Mapping[str, tuple[str, ...]]]
-"""Gives the UIDs of the pods that are routed to, by pool UID."""
 
 _HEADS = f"{LEDGER_LABEL}={HEAD}"
 _AT_ONCE = 8
@@ -58,6 +56,19 @@ class Pod:
     namespace: str
     name: str
     uid: str
+
+
+@dataclass(frozen=True)
+class Tells:
+    """What a gateway tells of engines.
+
+    Attributes:
+        routable: Gives the UIDs of the pods that are routed to, by pool UID.
+        wanted: Gives the cache identities that no pod was found for, by pool UID.
+    """
+
+    routable: Callable[[], Mapping[str, tuple[str, ...]]]
+    wanted: Callable[[], Mapping[str, tuple[CacheIdentity, ...]]] = dict
 
 
 @dataclass(frozen=True)
@@ -81,22 +92,23 @@ class GatewayLease:
         api: The API server.
         ledgers: Path of the list of ledgers.
         configuration: The configuration, which keeps the ledgers.
-        routable: What is routed to.
+        tells: What it tells of engines.
         times: What is declared of the right.
     """
 
-    def __init__(self, pod: Pod, *, api: Api, ledgers: str, configuration: Configuration, routable: Routable, times: Times) -> None:
+    def __init__(self, pod: Pod, *, api: Api, ledgers: str, configuration: Configuration, tells: Tells, times: Times) -> None:
         self._pod = pod
         self._api = api
         self._ledgers = ledgers
         self._configuration = configuration
-        self._routable = routable
+        self._tells = tells
         self._times = times
         self._boot_id = secrets.token_hex(16)
         self._statements = ReadableStatements()
         self._released = False
         self._said_marks: Mapping[str, Mark] | None = None
         self._said_pods: Mapping[str, tuple[str, ...]] | None = None
+        self._said_wanted: Mapping[str, tuple[CacheIdentity, ...]] = {}
         self._signed_with: Key | None = None
 
     def lease_name(self) -> str:
@@ -122,8 +134,8 @@ class GatewayLease:
         return snapshot is not None and self._signed_with != snapshot.keys.lease
 
     def routes_elsewhere(self) -> bool:
-        """Whether other pods are routed to than the last statement says."""
-        return self._said_pods != self._routable()
+        """Whether other pods are routed to, or others are wanted, than the last statement says."""
+        return self._said_pods != self._tells.routable() or self._said_wanted != self._tells.wanted()
 
     def spec(self, tick: int) -> Mapping[str, Any]:
         """The lease's spec for a tick.
@@ -136,6 +148,7 @@ class GatewayLease:
             raise SpecError(f"no configuration is in force ({self._configuration.fault}); see /readyz")
         statement = self._statement(snapshot, tick)
         self._said_marks, self._said_pods, self._signed_with = statement.acknowledged, statement.routable, snapshot.keys.lease
+        self._said_wanted = statement.wanted
         spec = FenceLeaseSpec(
             holder=GATEWAY,
             pod=self._pod.name,
@@ -186,7 +199,8 @@ class GatewayLease:
             witnesses=self._configuration.ledgers.witnesses(),
             fresh_ms=self._times.fresh_ms,
             released=self._released,
-            routable={} if self._released else self._routable(),
+            routable={} if self._released else self._tells.routable(),
+            wanted={} if self._released else self._tells.wanted(),
         )
 
     def _acknowledged(self, snapshot: Snapshot) -> dict[str, Mark]:

@@ -28,12 +28,13 @@ from cachescope.gateway.health import Health, serve_health
 from cachescope.gateway.http_challenger import HttpChallenger
 from cachescope.gateway.identity.jwks_sources import key_session
 from cachescope.gateway.key_sets import ProviderKeySets
-from cachescope.gateway.lease import GatewayLease, Pod, Times, ledgers_path
+from cachescope.gateway.lease import GatewayLease, Pod, Tells, Times, ledgers_path
 from cachescope.gateway.lease_store import RestLeases
 from cachescope.gateway.processor import serve
 from cachescope.gateway.standing import Standing
 from cachescope.gateway.steady import Steady
 from cachescope.gateway.stores import CLUSTER, Followed, follow
+from cachescope.gateway.wanted import Wanted
 from cachescope.kube.rest import Rest
 from cachescope.leases.clock import process_clock
 from cachescope.leases.rounds import Rounds
@@ -103,6 +104,7 @@ class Gateway:
         )
         self.configuration = Configuration(options.root, self.followed.stores, key_sets, now=time.time)
         self.fleet = Fleet(self.followed.slices, challenger, GuardLeases(self.followed.leases.get), clock=self.clock)
+        self.wanted = Wanted(self.clock)
         self.standing = Standing(
             self.configuration,
             self.right,
@@ -182,7 +184,7 @@ class Gateway:
             api=self._rest,
             ledgers=ledgers_path(None if options.scope == CLUSTER else options.namespace),
             configuration=self.configuration,
-            routable=lambda: self.fleet.routable(self.trusts()),
+            tells=Tells(lambda: self.fleet.routable(self.trusts()), self.wanted.now),
             times=self._times,
         )
         store = RestLeases(self._rest, options.namespace)
@@ -222,7 +224,10 @@ async def run(options: Options) -> None:
         registry.register(health)
         runner = await serve_health(health, registry, options.port)
         standing = gateway.standing
-        decision = Decision(standing.in_force, gateway.fleet, Audit(registry), time.time, settled=standing.settled)
+        audit = Audit(registry)
+        decision = Decision(
+            standing.in_force, gateway.fleet, audit, time.time, wanted=gateway.wanted.note, settled=standing.settled
+        )
         background = [asyncio.create_task(task) for task in gateway.tasks()]
         try:
             await _serve(decision, options.socket, stop, background)

@@ -23,8 +23,8 @@ import orjson
 from cachescope.core.identity import CacheKeys
 from cachescope.core.types import Reuse, ScopeClass
 from cachescope.engines.routes import Route
-from cachescope.engines.vllm import ROUTES
-from cachescope.gateway.bodies import BadBody, parse_body
+from cachescope.engines.tables import KNOWN
+from cachescope.gateway.bodies import BadBody
 from cachescope.gateway.exchange import Answer
 from cachescope.gateway.strict_json import Json, shown
 
@@ -54,39 +54,46 @@ _FIELDS: Final[Mapping[Purpose, frozenset[str]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Enclosed:
-    """A request that somebody wants to know something of.
+    """A request, and for how long a handle of it is to last, should one be asked for.
 
     Attributes:
-        route: Where it would be sent.
+        path: Where it would be sent.
         fields: Its body.
         ttl_seconds: For how long a handle is to last.
     """
 
-    route: Route
+    path: str
     fields: dict[str, Json]
     ttl_seconds: int = HANDLE_SECONDS
 
 
-def enclosed(purpose: Purpose, body: bytes) -> Enclosed:
+def enclosed(purpose: Purpose, fields: dict[str, Json]) -> Enclosed:
     """Read the request that a body encloses.
 
     Raises:
         BadBody: It encloses none; `param` names the field at fault.
     """
-    fields = parse_body(body)
     for name in sorted(fields.keys() - _FIELDS[purpose]):
         raise BadBody(f"{shown(name)} is not supported; remove it", shown(name), code="unsupported_parameter")
     path, inner, seconds = fields.get("path"), fields.get("body"), fields.get("ttl_seconds", HANDLE_SECONDS)
-    route = ROUTES.get(("POST", path)) if isinstance(path, str) else None
-    if route is None:
+    if not isinstance(path, str) or ("POST", path) not in KNOWN:
         raise BadBody("path is none of the routes that engines serve; send the path of a request", "path")
-    if route.salt is None:
-        raise BadBody("requests of that path never reach a cache; name another", "path")
     if not isinstance(inner, dict):
         raise BadBody("body is not an object; send the body of a request", "body", code="invalid_type")
     if isinstance(seconds, bool) or not isinstance(seconds, int) or not 1 <= seconds <= MOST_HANDLE_SECONDS:
         raise BadBody(f"ttl_seconds is not a whole number of 1 to {MOST_HANDLE_SECONDS}; send one", "ttl_seconds")
-    return Enclosed(route, inner, seconds)
+    return Enclosed(path, inner, seconds)
+
+
+def checked_route(purpose: Purpose, route: Route) -> Route:
+    """A route of which something can be told.
+
+    Raises:
+        BadBody: Its requests never reach a cache.
+    """
+    if purpose is not Purpose.ENGINE and not route.cached:
+        raise BadBody("requests of that path never reach a cache; name another", "path")
+    return route
 
 
 def models_answer(models_of_tenant: Mapping[str, object]) -> Answer:

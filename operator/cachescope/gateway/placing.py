@@ -12,7 +12,7 @@ from typing import Final
 
 from cachescope.api.pools import ServingPool
 from cachescope.core.classes import Asked, Circumstances, Placement, Refusal, place
-from cachescope.core.types import Digest
+from cachescope.core.types import Digest, ScopeClass
 from cachescope.gateway.context import Said
 from cachescope.gateway.envoy import COMPARTMENT_HEADER, CONTEXT_HEADER
 from cachescope.gateway.errors import ErrorName, answer
@@ -35,6 +35,12 @@ _ANSWERS: Final[Mapping[Refusal, tuple[ErrorName, str]]] = {
         f"The toolset in {CONTEXT_HEADER} is not the digest of the tools that are sent. Send both of one version.",
     ),
 }
+
+
+NO_NARROWER: Final = (
+    "The engines of this model keep whole tenants apart, and nothing narrower. Ask the platform team for a pool whose engine "
+    "enforces salts, or whose isolation is Disabled."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +74,7 @@ def placement_of(snapshot: Snapshot, identity: Identity, pool: ServingPool, sent
         public_stage=pool.spec.sharing.stage == "Public",
         public_stopped=snapshot.states[pool.uid].pool.flags.stops_public,
         high=tenant.high,
+        own_engines=pool.spec.dedicated_to is not None,
     )
     asked = Asked(
         speakers=identity.credentials,
@@ -81,6 +88,8 @@ def placement_of(snapshot: Snapshot, identity: Identity, pool: ServingPool, sent
     if isinstance(found, Refusal):
         name, message = _ANSWERS[found]
         return answer(name, message)
+    if around.own_engines and found.scope_class.width > ScopeClass.TENANT.width:
+        return answer("permission_denied", NO_NARROWER)
     if found.compartment is not None and snapshot.revocations.revoked(identity, found.compartment):
         return answer("revoked")
     return found

@@ -8,6 +8,8 @@ Rules:
 - a pool serves its model and each of its adapters by a name of its own;
 - of several pools that serve one name, the tenant's own namespace comes first, then the installation's, then the oldest, then
   the least UID: a newcomer that takes the name of another's model changes nothing for those who are served;
+- a pool of one tenant takes no part in that: it serves that tenant, by UID, and nobody else, in the place of the pool that it was
+  made of; what names that one names it;
 - every request has exactly one scope: of the CacheScopes of the tenant's namespace that name it and the pool, the narrowest, and
   without one the default, class `Tenant`; what a scope names and nobody declared is passed over (`scope_rules`);
 - a tenant of sensitivity High may use the pools that admit no other Tenant now, and of one name no other pool in its place;
@@ -99,6 +101,7 @@ class Policy:
         tenants: Tenants by UID.
         pools: Pools by UID, those that cannot be read left out.
         uids: UIDs of all pools, by namespace and name.
+        routes: Paths that may be routed to a pool's engines, by its UID; pools all of whose routes may be are left out.
     """
 
     def __init__(self, declared: Declared) -> None:
@@ -108,8 +111,12 @@ class Policy:
         self._sealed = declared.sealed
         self._namespaces = declared.namespaces
         self._local: defaultdict[str, list[KnownPool]] = defaultdict(list)
+        self.routes = {item.pool.uid: item.routes for item in declared.pools if item.routes is not None}
+        self._templates = {item.pool.uid for item in declared.pools if item.template}
+        self._dedicated = _dedicated(declared.pools)
         for item in sorted(declared.pools, key=_age):
-            self._local[item.pool.namespace].append(item)
+            if item.pool.spec.dedicated_to is None:
+                self._local[item.pool.namespace].append(item)
         self._trusted = declared.shared | {declared.home}
         self._open = [item for namespace in self._trusted for item in self._local.get(namespace, ()) if _labels(item.pool)]
         self._open.sort(key=lambda item: (item.pool.namespace != declared.home, *_age(item)))
@@ -137,6 +144,18 @@ class Policy:
         found = self._served[tenant.namespace]
         return self._models_alone(tenant, found) if tenant.high else found
 
+    def serving(self, tenant_uid: str, pool: ServingPool) -> tuple[ServingPool, ...]:
+        """The pools whose engines may serve a tenant in the place of one, the preferred first.
+
+        While a pool changes its mode both may have engines: they are told apart by what their guards say of themselves. Whoever
+        shares with nobody is served by engines of his own alone, where the pool has such.
+        """
+        own = self._dedicated.get((pool.namespace, pool.uid, tenant_uid))
+        if pool.uid not in self._templates:
+            return (pool,) if own is None else (pool, own)
+        shared = () if self.tenants[tenant_uid].high else (pool,)
+        return shared if own is None else (own, *shared)
+
     def scope(self, tenant_uid: str, pool: ServingPool) -> EffectiveScope:
         """The sharing rule of a tenant on a pool."""
         tenant = self.tenants[tenant_uid]
@@ -156,7 +175,9 @@ class Policy:
         return self._served_alone[tenant.uid]
 
     def _alone(self, tenant: KnownTenant, pool: ServingPool) -> bool:
-        """Whether a pool admits no other Tenant than this one, refused and unreadable ones included."""
+        """Whether a pool admits no other Tenant than this one, refused and unreadable ones included, or has engines for each."""
+        if pool.uid in self._templates:
+            return True
         admitted = (uid for name, uids in self._tenants_of.items() if self._admits(pool, name) for uid in uids)
         return list(islice(admitted, 2)) == [tenant.uid]
 
@@ -202,4 +223,15 @@ def _rules(scopes: Collection[CacheScope]) -> Mapping[tuple[str, str], list[Cach
 
 
 def _names(scope: CacheScope, pool: ServingPool) -> bool:
-    return pool.name in scope.spec.pools
+    made_of = pool.spec.dedicated_to
+    return (made_of.pool_name if made_of else pool.name) in scope.spec.pools
+
+
+def _dedicated(pools: Collection[KnownPool]) -> Mapping[tuple[str, str, str], ServingPool]:
+    """Pools of single tenants, by namespace, UID of what they were made of, and UID of the tenant; the oldest of several."""
+    found: dict[tuple[str, str, str], ServingPool] = {}
+    for item in sorted(pools, key=_age):
+        made_of = item.pool.spec.dedicated_to
+        if made_of and item.readable:
+            found.setdefault((item.pool.namespace, made_of.pool_uid, made_of.tenant_uid), item.pool)
+    return found

@@ -36,6 +36,8 @@ from cachescope.core.log_lines import fault_of
 from cachescope.core.policy_digest import element, policy_items
 from cachescope.core.public_sources import Source
 from cachescope.core.scopes import Credential
+from cachescope.engines.facts import Mode
+from cachescope.engines.pool_modes import choice_of
 from cachescope.gateway.identity.api_keys import check
 
 Document = Mapping[str, Any]
@@ -107,10 +109,14 @@ class KnownPool:
     Attributes:
         pool: The pool. Of one that cannot be read only metadata, names of model and adapters, and allowed tenants mean anything.
         readable: Whether all of it is known.
+        template: Whether each tenant has a pool of its own in its place.
+        routes: Paths that may be routed to its engines; `None` for all that its engine serves.
     """
 
     pool: ServingPool
     readable: bool = True
+    template: bool = False
+    routes: frozenset[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,9 +173,17 @@ def of_policy(kind: str, read: Callable[[dict[str, Any]], Reading[T]]) -> Callab
 def read_pool(document: Document) -> Reading[KnownPool]:
     """A ServingPool."""
     pool, fault = _parsed(ServingPool, document)
-    if pool is None:
-        pool = _unreadable_pool(document)
-    return Reading(KnownPool(pool, not fault) if pool else None, fault)
+    if pool is not None:
+        return Reading(_known_pool(pool), fault)
+    pool = _unreadable_pool(document)
+    return Reading(KnownPool(pool, readable=False) if pool else None, fault)
+
+
+def _known_pool(pool: ServingPool) -> KnownPool:
+    """A pool, with what follows from its spec: worked out once for each version of it."""
+    choice = choice_of(pool)
+    routes = None if choice.routes is None else frozenset(choice.routes)
+    return KnownPool(pool, template=pool.spec.dedicated_to is None and choice.mode is Mode.PER_TENANT, routes=routes)
 
 
 def read_tenant(document: Document) -> Reading[KnownTenant]:

@@ -1,8 +1,8 @@
 """Statements that are short enough to be read: what goes first when a gateway serves thousands of pools.
 
 A statement that nobody can read ends the right. So of one that is too long the pods that it routes to are left out, as many as must
-be, then witnesses (guards publish them too), then acknowledgements of pools, which fences count and do not wait for, and those of
-authorization heads last: revocations wait for them until there are fewer pools.
+be, then what is wanted, then witnesses (guards publish them too), then acknowledgements of pools, which fences count and do not wait
+for, and those of authorization heads last: revocations wait for them until there are fewer pools.
 """
 
 from __future__ import annotations
@@ -47,12 +47,18 @@ def _fitting(statement: LeaseStatement) -> tuple[LeaseStatement, dict[str, int]]
     heads_first = sorted(statement.acknowledged.items(), key=lambda item: not item[0].startswith(AUTHORIZATION))
     marks = {name: write_mark(mark) for name, mark in heads_first}
     kept: dict[str, dict[str, Any]] = {}
-    parts: dict[str, Mapping[str, Any]] = {"acknowledged": marks, "witnesses": statement.witnesses, "routable": statement.routable}
+    parts: dict[str, Mapping[str, Any]] = {
+        "acknowledged": marks,
+        "witnesses": statement.witnesses,
+        "wanted": statement.wanted,
+        "routable": statement.routable,
+    }
     for field, entries in parts.items():
         kept[field], left = _first(entries, left)
     lost = {field: len(entries) - len(kept[field]) for field, entries in parts.items() if len(kept[field]) < len(entries)}
     acknowledged = {name: statement.acknowledged[name] for name in kept["acknowledged"]}
-    return replace(statement, acknowledged=acknowledged, witnesses=kept["witnesses"], routable=kept["routable"]), lost
+    witnesses, wanted, routable = kept["witnesses"], kept["wanted"], kept["routable"]
+    return replace(statement, acknowledged=acknowledged, witnesses=witnesses, wanted=wanted, routable=routable), lost
 
 
 def _first(entries: Mapping[str, Any], left: int) -> tuple[dict[str, Any], int]:
