@@ -54,7 +54,7 @@ class Dispatch:
         seconds = 0.0 if urgent else HELD_SECONDS
         for document in self._store.all("ServingPool"):
             if document["metadata"]["uid"] in names:
-                for key in _with_template(document):
+                for key in (_key("ServingPool", document), *_templates([document])):
                     self._add(key, seconds)
         for name in names:
             if name.startswith(AUTHORIZATION):
@@ -119,7 +119,7 @@ def _neighbours(store: Store, key: Key, documents: list[Document]) -> Iterator[K
         # A template has a pool for each tenant that it selects.
         yield from (_key("ServingPool", item) for item in store.all("ServingPool", key.namespace) if dedicated_to(item) is None)
     if key.kind == "ServingPool":
-        yield from (item for document in documents for item in _with_template(document))
+        yield from _templates(documents)
         served = [set(served_names(item)) for item in documents]
         if len(documents) == 1 or served[0] != served[-1]:
             names = set().union(*served)
@@ -127,16 +127,14 @@ def _neighbours(store: Store, key: Key, documents: list[Document]) -> Iterator[K
             yield from (_key("ServingPool", item) for item in pools if names.intersection(served_names(item)))
 
 
-def _with_template(pool: Document) -> Iterator[Key]:
-    """A pool, and the one that it was made of: that one makes, starts and stops it, and tells how it is."""
-    yield _key("ServingPool", pool)
-    if template_uid(pool):
-        yield Key("ServingPool", pool["metadata"]["namespace"], named_by(pool))
+def _templates(pools: Iterable[Document]) -> Iterator[Key]:
+    """What pools were made of: that makes, starts and stops them, and tells how they are."""
+    yield from (Key("ServingPool", item["metadata"]["namespace"], named_by(item)) for item in pools if template_uid(item))
 
 
 def _selected_by(tenant: Document) -> tuple[object, ...]:
     """What decides whether a template selects a tenant."""
-    metadata = tenant["metadata"]
+    metadata = tenant.get("metadata", {})
     return tuple(metadata.get(name) for name in ("uid", "labels", "deletionTimestamp"))
 
 

@@ -61,7 +61,8 @@ def _kept(seen: Observed) -> tuple[str, ...]:
     """Fields that say what they said before: the spec is not obeyed, the ledger was not read, or nobody can verify leases."""
     unverified = seen.fault is not None and seen.fault.reason is Reason.ROOT_KEYS_MISSING
     unread = _OF_LEDGER if seen.epoch is None else ()
-    refused = seen.readable and choice_of(seen.pool).mode is None  # that is what is to be said
+    # One that never had a mode says why it has none.
+    refused = seen.readable and choice_of(seen.pool).mode is None and not seen.before.get("mode")
     return (*(_OF_SPEC if seen.invalid and not refused else ()), *unread, *(_OF_LEASES if unverified else ()))
 
 
