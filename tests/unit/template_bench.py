@@ -24,6 +24,7 @@ class TemplateBench(Bench):
     async def begin(self, *tenants: str, **spec: Any) -> None:
         """Declare the template and its tenants, the oldest first, and pass over all."""
         await self.start()
+        self.book.judge()  # what comes from now on has moved
         for number, name in enumerate(tenants, 1):
             self.declare(tenant(name, created=LATER.format(number)))
         self.declare(POOL, **{"isolation": PER_TENANT, **spec})
