@@ -161,6 +161,9 @@ def test_the_operator_may_grant_what_engines_need_and_no_more(namespace: str) ->
         create_role(namespace, operator, [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"]}])
     assert can(operator, "update", "servingpools", namespace, "--subresource=status")
     assert not can(operator, "update", "servingpools", namespace)
+    assert can(operator, "delete", "servingpools", namespace)
+    assert can(operator, "delete", "pods", namespace)
+    assert not can(operator, "create", "pods", namespace)
     assert not can(operator, "list", "servingpools", "default")
 
 

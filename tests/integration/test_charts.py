@@ -282,7 +282,8 @@ def test_the_operator_may_write_no_more_than_it_writes(objects: list[dict[str, A
     children = {kind.plural for kind in WATCHED if kind.selector == CHILDREN} - {"pods"}
     writes = {item[:3] for item in grants(objects, OPERATOR) if item[2] not in {"get", "list", "watch"}}
     assert {(resource, verb) for _, resource, verb in writes} == {
-        *((resource, verb) for resource in children for verb in ("create", "patch", "delete")),
+        *((resource, verb) for resource in {*children, "servingpools"} for verb in ("create", "patch", "delete")),
+        ("pods", "delete"),
         *((f"{plural}/status", "update") for plural in ("servingpools", "tenants", "cachescopes", "publicsources", "cacheepochs")),
         *(("fenceleases", verb) for verb in ("create", "update", "delete")),
         *((resource, verb) for resource in ("epochledgers", "leases") for verb in ("create", "update")),

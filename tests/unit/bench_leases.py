@@ -33,6 +33,8 @@ class LeasedProcess:
         acknowledged: What it acknowledged.
         witnesses: What it read last.
         root: The root keys that it has, or has its keys of; `None` for those in force.
+        pool: Name of its pool, of a guard.
+        pool_uid: UID of its pool, of a guard.
     """
 
     bench: Bench
@@ -43,6 +45,8 @@ class LeasedProcess:
     witnesses: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     tick: int = 0
     root: KeyRing | None = None
+    pool: str = "tiny"
+    pool_uid: str = POOL_UID
 
     @property
     def lease(self) -> str:
@@ -50,7 +54,7 @@ class LeasedProcess:
 
     def acknowledge(self, *names: str) -> None:
         """Everything that stands now, or some of it, is applied and published."""
-        for name, spec in standing(self.bench).items():
+        for name, spec in standing(self.bench, self.pool, self.pool_uid).items():
             if not names or name in names:
                 self.acknowledged[name] = parse_ledger(spec).mark
                 self.witnesses[name] = witness(spec)
@@ -69,14 +73,14 @@ class LeasedProcess:
                 "version": "0.1.0",
                 "acknowledged": dict(self.acknowledged),
                 "witnesses": dict(self.witnesses),
-                "pool_uid": POOL_UID if self.holder == GUARD else "",
+                "pool_uid": self.pool_uid if self.holder == GUARD else "",
                 "fresh_ms": self.fresh_ms,
                 **changes,
             }
         )
         root = self.root or self.bench.keys.ring
-        ring = permit_keys(root, POOL_UID) if self.holder == GUARD else lease_keys(root)
-        spec = {"holder": self.holder, "pod": self.name, "pool": "tiny" if self.holder == GUARD else "", "tick": self.tick}
+        ring = permit_keys(root, self.pool_uid) if self.holder == GUARD else lease_keys(root)
+        spec = {"holder": self.holder, "pod": self.name, "pool": self.pool if self.holder == GUARD else "", "tick": self.tick}
         signed = {**spec, "leaseSeconds": LEASE_MS // 1000, "statement": write_lease(ring.current, statement)}
         metadata = {"name": self.lease, "namespace": "ns", "uid": f"uid-{self.lease}"}
         document = {"apiVersion": "cachescope.dev/v1alpha1", "kind": "FenceLease", "metadata": metadata, "spec": signed}
@@ -98,9 +102,9 @@ def gateway(bench: Bench, name: str = "w") -> LeasedProcess:
     return LeasedProcess(bench, GATEWAY, name)
 
 
-def standing(bench: Bench) -> dict[str, Document]:
+def standing(bench: Bench, pool: str = "tiny", pool_uid: str = POOL_UID) -> dict[str, Document]:
     """Specs of the ledgers that processes read, by what leases name them by."""
-    names = {"tiny": POOL_UID, AUTHORIZATION_HEAD: PEOPLE}
+    names = {pool: pool_uid, AUTHORIZATION_HEAD: PEOPLE}
     path = collection_of("EpochLedger", "ns")
     return {
         key: bench.api.objects[f"{path}/{name}"]["spec"] for name, key in names.items() if f"{path}/{name}" in bench.api.objects

@@ -94,7 +94,7 @@ class FakeApi(Rest):
         document = copy.deepcopy(document)
         self.webhook(document)
         self._version += 1
-        document["metadata"].setdefault("uid", f"uid-{self._version}")
+        document["metadata"].setdefault("uid", f"uid-{self._version:06}")
         old = self.objects.get(path)
         document["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"] if old else ""
         if document != old:

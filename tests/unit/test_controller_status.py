@@ -328,10 +328,10 @@ def test_the_status_counts_what_exists() -> None:
         ("q", "0.0.9", 4, False),
     ]
     assert len(status["engines"]) == 1
-    assert {item["capability"] for item in status["routes"]} == {"Enforced"}
-    routes = {item["route"] for item in status["routes"]}
-    assert {"/v1/chat/completions", "/v1/messages", "/v1/embeddings", "/rerank"} <= routes
-    assert not {"/tokenize", "/v1/messages/count_tokens"} & routes, "what reaches no cache has no verdict"
+    routes = {item["route"]: item["capability"] for item in status["routes"]}
+    assert (routes["/v1/chat/completions"], routes["/v1/audio/transcriptions"]) == ("Enforced", "Unsupported")
+    assert {"/v1/chat/completions", "/v1/messages", "/v1/embeddings", "/rerank"} <= routes.keys()
+    assert not {"/tokenize", "/v1/messages/count_tokens"} & routes.keys(), "what reaches no cache has no verdict"
     assert "cachescope.dev/pool=tiny" in status["selector"]
 
 

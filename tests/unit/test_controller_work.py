@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cachescope.controller.dispatch import affected, authorization
+from cachescope.controller.dispatch import Dispatch, affected, authorization
 from cachescope.controller.health import MAX_AGE_SECONDS, Health
 from cachescope.controller.metrics import Metrics
 from cachescope.controller.options import Options
@@ -61,7 +61,8 @@ def store() -> Store:
         (Key(API_KEYS, "ns", "others"), [{}], set()),
         (Key(API_KEYS, "elsewhere", "keys"), [{}], set()),
         (TENANT, [{}, {}], {TENANT}),
-        (TENANT, [{}], {TENANT, SCOPE, PEOPLE}),
+        (TENANT, [{}], {TENANT, SCOPE, PEOPLE, POOL, OTHER, THIRD}),
+        (TENANT, [{"metadata": {"labels": {"a": "b"}}}, {"metadata": {}}], {TENANT, POOL, OTHER, THIRD}),
         (SCOPE, [{"spec": {"pools": ["tiny"]}}], {SCOPE, POOL, OTHER, THIRD, PEOPLE}),
         (SCOPE, [{"metadata": {"uid": "1"}}, {"metadata": {"uid": "2"}}], {SCOPE, POOL, OTHER, THIRD}),
         (SOURCE, [{}, {}], {SOURCE, SCOPE}),
@@ -74,6 +75,22 @@ def store() -> Store:
 )
 def test_a_change_makes_the_work_that_it_touches(store: Store, key: Key, documents: list[Document], due: set[Key]) -> None:
     assert set(affected(store, key, documents)) == due
+
+
+def test_a_pool_of_one_tenant_and_the_pool_that_it_was_made_of_are_looked_at_together(store: Store) -> None:
+    owner = {"kind": "ServingPool", "name": "tiny", "uid": "tiny-uid", "controller": True}
+    whose = {"poolName": "tiny", "poolUid": "tiny-uid", "tenantName": "t", "tenantUid": "tenant-uid"}
+    made = Key("ServingPool", "ns", "tiny-0123456789")
+    dedicated = document(made, metadata={"ownerReferences": [owner]}, dedicatedTo=whose, model={"name": "of its own"})
+    store.put("ServingPool", dedicated)
+    assert set(affected(store, made, [dedicated, dedicated])) == {made, POOL}
+    epoch = {"metadata": {}, "spec": {"target": {"name": "tiny"}}}
+    assert set(affected(store, EPOCH, [epoch])) == {EPOCH, POOL, made}
+    due: list[Key] = []
+    Dispatch(store, lambda key, _: due.append(key), ["ns"]).ledgers({made.name}, urgent=True)
+    assert set(due) == {made, POOL}, "a gateway wants something of it, which the other one starts"
+    forged = document(made, metadata={"ownerReferences": [{**owner, "uid": "another"}]}, dedicatedTo=whose)
+    assert POOL not in set(affected(store, made, [forged, forged]))
 
 
 async def test_failures_are_repeated_logged_once_and_end_nothing(caplog: pytest.LogCaptureFixture) -> None:

@@ -34,6 +34,8 @@ class Reason(StrEnum):
     GUARD_TOO_OLD = "GuardTooOld"
     GUARD_NOT_PROVEN = "GuardNotProven"
     INVALID_SPEC = "InvalidSpec"
+    NO_TENANTS = "NoTenants"
+    TENANTS_NOT_READY = "TenantsNotReady"
 
     ROLLING_OUT = "RollingOut"
     ROLLED_OUT = "RolledOut"
@@ -48,6 +50,8 @@ class Reason(StrEnum):
     LEDGER_UNUSABLE = "LedgerUnusable"
     ROOT_KEYS_MISSING = "RootKeysMissing"
     CLUSTER_ERROR = "ClusterError"
+    TOO_MANY_TENANTS = "TooManyTenants"
+    OTHER_NAMESPACES = "OtherNamespaces"
 
     GUARDS_CURRENT = "GuardsCurrent"
     NEWER_GUARD_AVAILABLE = "NewerGuardAvailable"
@@ -98,6 +102,9 @@ _BY_STATE: Final[Mapping[ConditionType, Mapping[State, tuple[Reason, ...]]]] = {
             Reason.NAME_TAKEN,
             Reason.LEDGER_UNUSABLE,
             Reason.CLUSTER_ERROR,
+            # Of one that has a pool for each tenant.
+            Reason.NO_TENANTS,
+            Reason.TENANTS_NOT_READY,
         ),
         "Unknown": (Reason.ROOT_KEYS_MISSING,),
     },
@@ -114,6 +121,8 @@ _BY_STATE: Final[Mapping[ConditionType, Mapping[State, tuple[Reason, ...]]]] = {
             Reason.LEDGER_UNUSABLE,
             Reason.ROOT_KEYS_MISSING,
             Reason.CLUSTER_ERROR,
+            Reason.TOO_MANY_TENANTS,
+            Reason.OTHER_NAMESPACES,
         ),
     },
     ConditionType.GUARD_OUTDATED: {

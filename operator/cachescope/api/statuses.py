@@ -69,10 +69,14 @@ class EngineStatus(Status):
     adapters: tuple[AdapterStatus, ...] = Field((), description="Of the LoRA adapters.")
 
 
+ModeName = Literal["Shared", "PerTenant", "Dedicated", "Disabled", ""]
+"""How the tenants of a pool are kept apart."""
+
+
 class ServingPoolStatus(ConditionedStatus):
     """What a pool is now."""
 
-    mode: Literal["Shared", "PerTenant", "Dedicated", "Disabled", ""] = Field(
+    mode: ModeName = Field(
         "", description="How tenants are kept apart; empty while it is not known. `Dedicated`: to one tenant, for another pool."
     )
     mode_reason: str = Field("", description="Why that mode.")

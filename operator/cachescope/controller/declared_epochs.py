@@ -4,9 +4,11 @@ Rules:
 
 - a CacheEpoch speaks of objects of its own namespace, and names them; what is kept is named by their UIDs, so that an object that
   was deleted and made anew is another target;
-- of a pool the ledger is its own; of a scope it is that of every pool of the namespace, since one that the scope names no more may
-  still answer what it was asked under it; of a tenant, principal or compartment they are the authorization ledgers of its own
-  namespace and of every namespace whose pools may admit it;
+- of a pool the ledgers are its own and, under its own target, those of the pools that were made of it for single tenants: nobody
+  names one of them;
+- of a scope they are those of every pool of the namespace, since one that the scope names no more may still answer what it was
+  asked under it; of a tenant, principal or compartment they are the authorization ledgers of its own namespace and of every
+  namespace whose pools may admit it;
 - a namespace has authorization ledgers from its first pool on and for ever: that its last pool was deleted ends no pod.
 """
 
@@ -17,6 +19,7 @@ from dataclasses import dataclass
 
 from cachescope.api.documents import parse
 from cachescope.api.epochs import OF_PEOPLE, CacheEpoch
+from cachescope.controller.origins import epoch_uid, named_by, template_uid
 from cachescope.controller.outcomes import Version
 from cachescope.controller.store import Key, Store, key_of
 from cachescope.core.declarations import Declaration, Hold, Restoration, Superseded
@@ -71,7 +74,7 @@ def version_of(epoch: CacheEpoch, target: str) -> Version:
 def of_pool(store: Store, targets: SecretKey, pool: Document) -> Iterator[Declared]:
     """What is declared for the ledger of a pool: for itself, and for the CacheScopes of its namespace."""
     metadata = pool["metadata"]
-    names = {"ServingPool": {metadata["name"]: metadata["uid"]}, "CacheScope": _scopes(store, metadata["namespace"])}
+    names = {"ServingPool": {named_by(pool): epoch_uid(pool)}, "CacheScope": _scopes(store, metadata["namespace"])}
     kinds = {"ServingPool": TargetKind.POOL, "CacheScope": TargetKind.SCOPE}
     for key, epoch in _readable(store.all("CacheEpoch", metadata["namespace"])):
         kind = epoch.spec.target.kind
@@ -107,7 +110,7 @@ def ledgers_of(store: Store, rulers: Collection[str], key: Key, epoch: CacheEpoc
     """
     kind, name, pools = epoch.spec.target.kind, epoch.spec.target.name, store.all("ServingPool", key.namespace)
     if kind == "ServingPool":
-        return frozenset(pool["metadata"]["uid"] for pool in pools if pool["metadata"]["name"] == name)
+        return frozenset(pool["metadata"]["uid"] for pool in pools if named_by(pool) == name and _current(store, pool))
     if kind == "CacheScope":
         return frozenset(pool["metadata"]["uid"] for pool in pools if name in _scopes(store, key.namespace))
     own = {key.namespace} if key.namespace in rulers or has_authorization(store, key.namespace) else set()
@@ -123,9 +126,18 @@ def missing(store: Store, key: Key, epoch: CacheEpoch) -> str:
     """What a CacheEpoch names and nobody made, for people; empty when all of it is there."""
     target = epoch.spec.target
     kind = {"Principal": "Tenant", "Compartment": "Tenant"}.get(target.kind, target.kind)
-    if kind == "Namespace" or store.get(kind, key.namespace, target.name) is not None:
+    found = None if kind == "Namespace" else store.get(kind, key.namespace, target.name)
+    if found is not None and kind == "ServingPool" and template_uid(found):
+        return f"this pool is the pool {named_by(found)} of one tenant; name the pool that it was made of in spec.target.name"
+    if kind == "Namespace" or found is not None:
         return ""
     return f"there is no such {kind} in this namespace; create it, or correct spec.target.name"
+
+
+def _current(store: Store, pool: Document) -> bool:
+    """Whether a pool was made of none, or of one that is there: the cluster is about to delete the others."""
+    found = store.get("ServingPool", pool["metadata"]["namespace"], named_by(pool))
+    return found is not None and found["metadata"]["uid"] == epoch_uid(pool)
 
 
 def _scopes(store: Store, namespace: str) -> dict[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
+from cachescope.controller.origins import dedicated_to, named_by, template_uid
 from cachescope.controller.policy_inputs import INPUTS
 from cachescope.controller.store import Key, Store
 from cachescope.controller.watched_kinds import API_KEYS, CHILDREN, WATCHED
@@ -53,7 +54,8 @@ class Dispatch:
         seconds = 0.0 if urgent else HELD_SECONDS
         for document in self._store.all("ServingPool"):
             if document["metadata"]["uid"] in names:
-                self._add(_key("ServingPool", document), seconds)
+                for key in (_key("ServingPool", document), *_templates([document])):
+                    self._add(key, seconds)
         for name in names:
             if name.startswith(AUTHORIZATION):
                 self._add(authorization(namespace_of(name)), seconds)
@@ -91,12 +93,14 @@ def affected(store: Store, key: Key, documents: Iterable[Document]) -> Iterator[
 
 
 def _pools_of_epoch(store: Store, namespace: str, documents: Iterable[Document]) -> Iterator[Key]:
-    """The pool that a CacheEpoch names; every pool of the namespace where it names a scope or the namespace; none for people."""
+    """The pool that a CacheEpoch names, and what was made of it; of a scope or the namespace all of them; none for people."""
     for document in documents:
         target = (document.get("spec") or {}).get("target")
         target = target if isinstance(target, dict) else {}
         if target.get("kind", "ServingPool") == "ServingPool":
-            yield Key("ServingPool", namespace, str(target.get("name", "")))
+            name = str(target.get("name", ""))
+            yield Key("ServingPool", namespace, name)
+            yield from (_key("ServingPool", item) for item in store.all("ServingPool", namespace) if named_by(item) == name)
         elif target.get("kind") in ("CacheScope", "Namespace"):
             yield from (_key("ServingPool", item) for item in store.all("ServingPool", namespace))
 
@@ -111,12 +115,27 @@ def _neighbours(store: Store, key: Key, documents: list[Document]) -> Iterator[K
     if key.kind == "CacheScope":
         # Also those that it names no more, or never did: each holds the incidents of every scope of the namespace.
         yield from (_key("ServingPool", item) for item in store.all("ServingPool", key.namespace))
+    if key.kind == "Tenant" and (len(documents) == 1 or _selected_by(documents[0]) != _selected_by(documents[1])):
+        # A template has a pool for each tenant that it selects.
+        yield from (_key("ServingPool", item) for item in store.all("ServingPool", key.namespace) if dedicated_to(item) is None)
     if key.kind == "ServingPool":
+        yield from _templates(documents)
         served = [set(served_names(item)) for item in documents]
         if len(documents) == 1 or served[0] != served[-1]:
             names = set().union(*served)
             pools = [item for item in store.all("ServingPool", key.namespace) if item["metadata"]["name"] != key.name]
             yield from (_key("ServingPool", item) for item in pools if names.intersection(served_names(item)))
+
+
+def _templates(pools: Iterable[Document]) -> Iterator[Key]:
+    """What pools were made of: that makes, starts and stops them, and tells how they are."""
+    yield from (Key("ServingPool", item["metadata"]["namespace"], named_by(item)) for item in pools if template_uid(item))
+
+
+def _selected_by(tenant: Document) -> tuple[object, ...]:
+    """What decides whether a template selects a tenant."""
+    metadata = tenant.get("metadata", {})
+    return tuple(metadata.get(name) for name in ("uid", "labels", "deletionTimestamp"))
 
 
 def _owners(documents: Iterable[Document]) -> set[str]:

@@ -33,6 +33,7 @@ class Installation:
         platform: What pools are built with.
         settings: Settings in force.
         again: Asks for a key to be reconciled in some seconds.
+        renewed: Told how many engine pods were deleted to make room for a new cache identity.
     """
 
     rest: Rest
@@ -46,3 +47,4 @@ class Installation:
     platform: Platform
     settings: Settings
     again: Callable[[Key, float], None]
+    renewed: Callable[[int], None] = lambda _: None

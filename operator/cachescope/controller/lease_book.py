@@ -322,8 +322,10 @@ def _visible(process: Process | None) -> dict[str, tuple[Any, ...]]:
         return {}
     statement = process.statement
     if statement.holder == GATEWAY:
-        return {uid: (process.uid, process.life, frozenset(pods)) for uid, pods in statement.routable.items()}
-    return {statement.pool_uid: (process.uid, process.life, statement.version, statement.engine)}
+        pods, wanted = statement.routable, statement.wanted
+        uids = pods.keys() | wanted.keys()
+        return {uid: (process.uid, process.life, frozenset(pods.get(uid, ())), frozenset(wanted.get(uid, ()))) for uid in uids}
+    return {statement.pool_uid: (process.uid, process.life, statement.version, statement.engine, statement.cache)}
 
 
 def _held(process: Process | None) -> dict[str, Any]:

@@ -33,6 +33,11 @@ class Metrics:
             buckets=(0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 30, 60, 120, 300, 600, 1200),
             registry=self.registry,
         )
+        self._renewed = Counter(
+            "cachescope_operator_renewed_pods",
+            "Engine pods of single tenants that were deleted to make room for a new cache identity.",
+            registry=self.registry,
+        )
         valid = Gauge(
             "cachescope_operator_settings_valid",
             "0 while the mounted settings have a fault and the last good ones are in force.",
@@ -49,6 +54,10 @@ class Metrics:
     def wrote(self, verb: str, kind: str) -> None:
         """A write was answered."""
         self._writes.labels(verb, kind).inc()
+
+    def renewed(self, pods: int) -> None:
+        """Engine pods were deleted to make room for a new cache identity."""
+        self._renewed.inc(pods)
 
     def fenced(self, role: str, seconds: float) -> None:
         """A fence is complete."""

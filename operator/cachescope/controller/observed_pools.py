@@ -13,6 +13,7 @@ from cachescope.api.pools import ServingPool
 from cachescope.controller import pod_faults
 from cachescope.controller.fences import Fence
 from cachescope.controller.lease_book import Life, Process
+from cachescope.controller.origins import dedicated_to
 from cachescope.core.adapters import served_names
 from cachescope.core.ledgers import Flags
 from cachescope.kube.rest import Document
@@ -60,6 +61,7 @@ class Observed:
         flags: What incidents switched off.
         latest_incident: Id of the latest one.
         fence: Who has to be heard of before nothing older than that is used; `None` while nobody asked.
+        fences_of_tenants: The same of each pool that was made of it.
         revision: The pod template in use.
         guard_version: The installation's guard.
         minimum_guard: Guards below it get no requests; `None` for any.
@@ -68,6 +70,7 @@ class Observed:
         elders_of_adapters: Name of the pool that serves an adapter's name first, by that name.
         shared: Whether pools of its namespace may serve tenants of others.
         invalid: Why the spec cannot be obeyed.
+        readable: Whether the spec could be read, be it obeyed or not.
         fault: What else is in the way.
         before: The pool's status so far.
     """
@@ -82,6 +85,7 @@ class Observed:
     flags: Flags = field(default_factory=Flags)
     latest_incident: str = ""
     fence: Fence | None = None
+    fences_of_tenants: Sequence[Fence | None] = ()
     revision: Revision | None = None
     guard_version: str = ""
     minimum_guard: str | None = None
@@ -90,6 +94,7 @@ class Observed:
     elders_of_adapters: Mapping[str, str] = field(default_factory=dict)
     shared: bool = True
     invalid: str = ""
+    readable: bool = True
     fault: Fault | None = None
     before: Mapping[str, Any] = field(default_factory=dict)
     _ready: frozenset[str] = field(init=False, repr=False)
@@ -165,7 +170,8 @@ def older(version: str, than: str) -> bool:
 def elder_of(pool: ServingPool, others: Sequence[Mapping[str, Any]], *, shared: bool = True) -> Elder | None:
     """The pool of the namespace that serves the name of a pool's model first; `None` when it is this one.
 
-    As gateways choose it: also a pool that cannot be read keeps its model name.
+    As gateways choose it: also a pool that cannot be read keeps its model name, and of pools of single tenants the ones that they
+    were made of are compared.
 
     Args:
         pool: The pool.
@@ -197,7 +203,8 @@ def _older_ones(pool: ServingPool, others: Sequence[Mapping[str, Any]], served: 
         return document["metadata"].get("creationTimestamp", ""), document["metadata"]["uid"]
 
     mine = (pool.metadata.creation_timestamp, pool.uid)
-    return sorted((item for item in others if age(item) < mine and served in served_names(item)), key=age)
+    compared = () if pool.spec.dedicated_to else [item for item in others if dedicated_to(item) is None]
+    return sorted((item for item in compared if age(item) < mine and served in served_names(item)), key=age)
 
 
 def _admits_all_of(other: Mapping[str, Any], pool: ServingPool) -> bool:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from cachescope.api.conditions import ConditionType, Reason
 from cachescope.api.pools import ServingPool
-from cachescope.api.statuses import AdapterStatus, EngineStatus, GuardStatus, RouteStatus, ServingPoolStatus
+from cachescope.api.statuses import AdapterStatus, EngineStatus, GuardStatus, ModeName, RouteStatus, ServingPoolStatus
 from cachescope.controller import pod_faults
 from cachescope.controller.fence_verdicts import fence_verdict
 from cachescope.controller.lease_book import Process
@@ -16,10 +16,12 @@ from cachescope.controller.readiness import name_taken, readiness
 from cachescope.controller.verdicts import Verdict
 from cachescope.core.labels import POOL_LABEL
 from cachescope.core.ledgers import FIRST_BASE
-from cachescope.engines.vllm import ROUTES, capability
+from cachescope.engines.facts import Mode
+from cachescope.engines.pool_modes import choice_of, verdict_of
 from cachescope.manifests.children import engine_selector
 
 _OF_SPEC: Final = ("mode", "modeReason", "routes")
+_MODES: Final[Mapping[Mode, ModeName]] = {Mode.SHARED: "Shared", Mode.PER_TENANT: "PerTenant", Mode.DISABLED: "Disabled"}
 _OF_LEDGER: Final = ("epoch", "lineage", "bypassed", "publicStopped", "latestIncident")
 _OF_LEASES: Final = ("routable", "guards", "engines")
 
@@ -28,7 +30,7 @@ def pool_status(seen: Observed) -> dict[str, Any]:
     """The status without its conditions."""
     status = ServingPoolStatus(
         observed_generation=seen.pool.metadata.generation,
-        mode="Shared",
+        mode=_mode(seen.pool),
         mode_reason=_mode_reason(seen),
         epoch=seen.epoch,
         lineage=seen.lineage,
@@ -52,34 +54,40 @@ def pool_conditions(seen: Observed) -> list[Verdict]:
     ready = readiness(seen)
     if seen.invalid and seen.revision is None and seen.fault is None:
         return [ready]
-    return [ready, _progressing(seen), _degraded(seen), *_fenced(seen), *_guard_outdated(seen)]
+    return [ready, _progressing(seen), _degraded(seen), *fenced(seen), *_guard_outdated(seen)]
 
 
 def _kept(seen: Observed) -> tuple[str, ...]:
     """Fields that say what they said before: the spec is not obeyed, the ledger was not read, or nobody can verify leases."""
     unverified = seen.fault is not None and seen.fault.reason is Reason.ROOT_KEYS_MISSING
     unread = _OF_LEDGER if seen.epoch is None else ()
-    return (*(_OF_SPEC if seen.invalid else ()), *unread, *(_OF_LEASES if unverified else ()))
+    # One that never had a mode says why it has none.
+    refused = seen.readable and choice_of(seen.pool).mode is None and not seen.before.get("mode")
+    return (*(_OF_SPEC if seen.invalid and not refused else ()), *unread, *(_OF_LEASES if unverified else ()))
 
 
 def _before(seen: Observed) -> Mapping[str, Any]:
     return {name: seen.before[name] for name in _kept(seen) if name in seen.before}
 
 
+def _mode(pool: ServingPool) -> ModeName:
+    if pool.spec.dedicated_to is not None:
+        return "Dedicated"
+    mode = choice_of(pool).mode
+    return "" if mode is None else _MODES[mode]
+
+
 def _mode_reason(seen: Observed) -> str:
-    # A version that does not is refused with the spec.
-    engine = seen.pool.spec.engine
-    enforced = f"{engine.type} {engine.version} enforces the salt of every request on all routes that reach its cache"
+    whose = seen.pool.spec.dedicated_to
+    why = f"it has the engines of one tenant of the pool {whose.pool_name}" if whose else choice_of(seen.pool).why
     if seen.shared or not seen.pool.spec.allowed_tenants.namespaces.match_labels:
-        return enforced
-    return f"{enforced}; allowedTenants counts for nothing: its namespace is not in the installation's sharedPoolNamespaces"
+        return why
+    return f"{why}; allowedTenants counts for nothing: its namespace is not in the installation's sharedPoolNamespaces"
 
 
 def _routes(pool: ServingPool) -> tuple[RouteStatus, ...]:
-    salted = {path: route.salt.since for (_, path), route in sorted(ROUTES.items()) if route.salt}
-    return tuple(
-        RouteStatus(route=path, capability=capability(pool.spec.engine.version, since).value) for path, since in salted.items()
-    )
+    found = sorted(verdict_of(pool).routes, key=lambda item: item.path)
+    return tuple(RouteStatus(route=item.path, capability=item.capability.value) for item in found)
 
 
 def _engines(guards: Sequence[Process]) -> tuple[EngineStatus, ...]:
@@ -115,7 +123,7 @@ def _progressing(seen: Observed) -> Verdict:
     return Verdict(ConditionType.PROGRESSING, "True", Reason.ROLLING_OUT, message)
 
 
-def _fenced(seen: Observed) -> list[Verdict]:
+def fenced(seen: Observed) -> list[Verdict]:
     """Whether nothing older than the pool's latest incident is used. What was complete stays so until epoch or lineage move on."""
     conditions: Sequence[Mapping[str, Any]] = seen.before.get("conditions") or ()
     old = next((item for item in conditions if item.get("type") == ConditionType.FENCED.value), None)
@@ -124,7 +132,7 @@ def _fenced(seen: Observed) -> list[Verdict]:
     complete = old is not None and old["status"] == "True" and same
     if old is not None and (seen.epoch is None or complete):
         return [Verdict(ConditionType.FENCED, old["status"], Reason(old["reason"]), str(old.get("message", "")))]
-    return [fence_verdict([seen.fence])] if seen.epoch is not None and seen.epoch > FIRST_BASE else []
+    return [fence_verdict([seen.fence, *seen.fences_of_tenants])] if seen.epoch is not None and seen.epoch > FIRST_BASE else []
 
 
 def _rolled_out(seen: Observed) -> bool:

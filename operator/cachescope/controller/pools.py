@@ -14,11 +14,18 @@ from typing import Final
 from cachescope.api.conditions import ConditionType, Reason
 from cachescope.api.pools import Fence, ServingPool
 from cachescope.controller.declared_epochs import of_pool
+from cachescope.controller.dedicated_pools import DedicatedPools, unfinished
 from cachescope.controller.held_pools import declared, held
 from cachescope.controller.installation import Installation
+from cachescope.controller.isolation_plans import Plan
+from cachescope.controller.mode_changes import gives_way, own_deployment, retire
+from cachescope.controller.new_identities import NewIdentities
 from cachescope.controller.observed_pools import Fault, Observed, elder_of, elders_of_adapters
+from cachescope.controller.origins import epoch_uid, fault_of_origin, made_of
 from cachescope.controller.pool_status import pool_conditions, pool_status
 from cachescope.controller.store import Key
+from cachescope.controller.template_fences import fences_of_tenants
+from cachescope.controller.template_status import Members, template_conditions, template_status
 from cachescope.controller.verdicts import Verdict, fields_of, report
 from cachescope.core.epochs import target_name
 from cachescope.core.errors import ClusterError, SpecError
@@ -28,6 +35,7 @@ from cachescope.core.ledgers import Flags, Ledger
 from cachescope.core.pool_rules import resumable_incident
 from cachescope.core.rights import Rights, read_rights
 from cachescope.core.types import TargetKind, TargetName
+from cachescope.engines.pool_modes import is_template
 from cachescope.kube.kinds import path_of
 from cachescope.kube.rest import ConflictError, Document
 from cachescope.manifests.children import permit_secret
@@ -55,6 +63,8 @@ class Pass:
         target: Name of its epoch target.
         ledger: What stands.
         revision: The pod template in use.
+        readable: Whether the spec could be read.
+        tenants: Which pools it has for single tenants; `None` where its own engines serve all.
         fault: What else is in the way; the first one counts.
     """
 
@@ -65,6 +75,8 @@ class Pass:
     target: TargetName | None = None
     ledger: Ledger | None = None
     revision: Revision | None = None
+    readable: bool = True
+    tenants: Plan | None = None
     fault: Fault | None = None
 
     @property
@@ -84,6 +96,11 @@ class Pools:
     site: Installation
     _revisions: dict[str, Revision] = field(default_factory=dict)
     _logged: dict[Key, dict[str, Sequence[str]]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Begin with no memory of pools of single tenants."""
+        self._dedicated = DedicatedPools(self.site)
+        self._identities = NewIdentities(self.site)
 
     async def reconcile(self, key: Key, failures: int) -> None:
         """Make the cluster what a pool says.
@@ -113,19 +130,25 @@ class Pools:
         return None
 
     def _steps(self) -> Sequence[Callable[[Pass], Awaitable[None]]]:
-        return (self._spec, self._target, self._revision, self._ledger, self._children, self._obsolete_revisions)
+        return (
+            *(self._spec, self._target, self._revision, self._ledger, self._pools_of_tenants, self._children),
+            *(self._pools_of_no_template, self._new_identities, self._obsolete_revisions),
+        )
 
     async def _without_pool(self, key: Key) -> None:
         self._logged.pop(key, None)
+        self._dedicated.forget(key)
+        self._identities.forget(key)
 
     async def _spec(self, this: Pass) -> None:
         this.pool, this.invalid = declared(this.document)
+        this.readable = not this.invalid
         found = self._found_revisions(this)
         this.revision = max(found, key=lambda item: item.number) if found else self._revisions.get(this.uid)
 
     async def _target(self, this: Pass) -> None:
         try:
-            this.target = target_name(self.site.keys.targets, TargetKind.POOL, this.uid)
+            this.target = target_name(self.site.keys.targets, TargetKind.POOL, epoch_uid(this.document))
         except ClusterError as error:
             this.fault = Fault(Reason.ROOT_KEYS_MISSING, str(error))
             raise
@@ -133,10 +156,16 @@ class Pools:
     async def _revision(self, this: Pass) -> None:
         if this.pool is None or this.target is None or this.invalid:
             return
+        this.invalid = fault_of_origin(self.site.store, self.site.keys.targets, this.document)
+        if this.invalid:
+            return
         try:
             fresh = build_revision(self.site.platform, this.pool, this.target)
         except SpecError as error:
             this.invalid = str(error)
+            return
+        if is_template(this.pool):  # what was built of it has shown that its tenants' pools can be built
+            this.tenants = self._dedicated.plan(this.document, this.pool)
             return
         this.revision = self._revisions[this.uid] = chosen(this.pool, this.revision, fresh)
 
@@ -177,12 +206,39 @@ class Pools:
         known = read_rights((self.site.store.get("EpochLedger", this.key.namespace, this.key.name) or {}).get("spec"))
         return this.ledger is not None or known == known.joined(_rights(fence))
 
+    async def _pools_of_tenants(self, this: Pass) -> None:
+        if this.pool is not None and this.tenants is not None:
+            self._taken(this, await self._dedicated.of_template(this.document, this.pool, this.tenants))
+
+    async def _pools_of_no_template(self, this: Pass) -> None:
+        """Once its own engines serve, what was made of the pool while it was a template goes."""
+        if this.tenants is None and this.pool is not None and this.pool.spec.dedicated_to is None:
+            routable = self._observed(this, this.pool).routable
+            await self._dedicated.of_another(this.document, None if this.invalid else this.pool, routable=routable)
+
+    async def _new_identities(self, this: Pass) -> None:
+        if this.pool is not None and this.pool.spec.dedicated_to is not None and not this.invalid:
+            await self._identities.make_room(this.document, this.pool)
+
+    def _retires(self, this: Pass) -> bool:
+        """Whether the pool's own engines are to go, or gone: its tenants have theirs."""
+        if this.pool is None or this.tenants is None:
+            return False
+        made = made_of(self.site.store, this.document)
+        stay = own_deployment(self.site, this.document) is not None and unfinished(made, this.tenants.served)
+        return gives_way(this.pool) or not stay
+
     async def _children(self, this: Pass) -> None:
+        if self._retires(this):
+            await retire(self.site, this.document)
+            this.revision = None
+            self._revisions.pop(this.uid, None)
+            return
         if this.pool is None or this.revision is None or not self._may_have_rights(this, this.pool.spec.fence):
             return
         pool, taken = this.pool, []
         deployment = self.site.store.get("Deployment", pool.namespace, pool.name)
-        if this.invalid:
+        if this.invalid or this.tenants is not None:
             pool = held(pool, this.revision, deployment["spec"].get("replicas") if deployment else None)
         account_uid = _account_uid(deployment)
         for manifest in pool_objects(self.site.platform, pool, keys=self._keys_of_guards(pool), revision=this.revision):
@@ -225,7 +281,11 @@ class Pools:
             await report(self.site.rest, this.document, fields_of(this.document), [verdict])
             return
         seen = self._observed(this, this.pool)
-        await report(self.site.rest, this.document, pool_status(seen), pool_conditions(seen))
+        if this.tenants is None:
+            await report(self.site.rest, this.document, pool_status(seen), pool_conditions(seen))
+            return
+        members = Members(this.tenants, tuple(made_of(self.site.store, this.document)))
+        await report(self.site.rest, this.document, template_status(seen, members), template_conditions(seen, members))
 
     def _observed(self, this: Pass, pool: ServingPool) -> Observed:
         store, site = self.site.store, self.site
@@ -240,6 +300,7 @@ class Pools:
             lineage=this.ledger.lineage.generation if this.ledger else None,
             flags=this.ledger.flags if this.ledger else Flags(),
             fence=site.fences.of(this.uid, this.ledger.lineage, this.ledger.sequence) if this.ledger else None,
+            fences_of_tenants=fences_of_tenants(site, this.document, this.target) if this.target else (),
             latest_incident=self._latest_incident(this),
             revision=this.revision,
             guard_version=site.platform.guard_version,
@@ -249,6 +310,7 @@ class Pools:
             elders_of_adapters=elders_of_adapters(pool, store.all("ServingPool", pool.namespace)),
             shared=shared,
             invalid=this.invalid,
+            readable=this.readable,
             fault=this.fault,
             before=this.document.get("status") or {},
         )

@@ -218,6 +218,7 @@ class Process:
             platform=platform,
             settings=settings,
             again=self.queue.add_after,
+            renewed=self._metrics.renewed,
         )
 
     def _ledger_site(self) -> LedgerSite:

@@ -60,6 +60,11 @@ def _hindered(seen: Observed) -> Verdict | None:
 
 
 def _without_pods(seen: Observed) -> Verdict | None:
+    if seen.asked == 0 and (whose := seen.pool.spec.dedicated_to):
+        message = (
+            f"nobody asked its engines for a while; the next request starts them, unless the pool {whose.pool_name} asks for 0"
+        )
+        return _not_ready(Reason.SCALED_TO_ZERO, message)
     if seen.asked == 0:
         return _not_ready(Reason.SCALED_TO_ZERO, "no engine pods are asked for; raise spec.replicas to serve")
     if seen.ready:

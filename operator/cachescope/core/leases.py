@@ -66,6 +66,7 @@ class LeaseStatement:
         routable: Of a gateway: UIDs of the pods that it routes to, by pool UID.
         cache: Of a guard whose engine knows no salts: identity that its cache belongs to; not written while it is nobody's.
         wanted: Of a gateway: identities that it found no pod for a moment ago, by UID of the pool; not written without any.
+        used_ms: Of a guard: its tick when it last had a request under way; not written while it is 0, for never.
     """
 
     holder: str
@@ -84,6 +85,7 @@ class LeaseStatement:
     routable: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     cache: CacheIdentity = NO_CACHE
     wanted: Mapping[str, tuple[CacheIdentity, ...]] = field(default_factory=dict)
+    used_ms: int = 0
 
 
 def fresh_for_ms(fresh_ms: int) -> int:
@@ -116,7 +118,7 @@ def write_lease(key: Key, statement: LeaseStatement) -> str:
     marks = {name: write_mark(mark) for name, mark in statement.acknowledged.items()}
     engine = asdict(statement.engine) if statement.engine else None
     written = {**vars(statement), "acknowledged": marks, "engine": engine}
-    return sign(key, _PURPOSE, without_empty(written, "adapters", "cache", "wanted"), deflated=True)
+    return sign(key, _PURPOSE, without_empty(written, "adapters", "cache", "wanted", "used_ms"), deflated=True)
 
 
 def read_lease(keys: KeyRing, text: str, *, name: str) -> LeaseStatement:
@@ -167,6 +169,7 @@ def _parse(payload: Mapping[str, Any]) -> LeaseStatement:
         released=released,
         cache=_text("cache", payload.get("cache", NO_CACHE)),
         wanted={str(pool): tuple(_text("wanted", item) for item in found) for pool, found in payload.get("wanted", {}).items()},
+        used_ms=_counter(payload.get("used_ms", 0)),
     )
     _check(statement)
     return statement
@@ -182,7 +185,7 @@ def _check(statement: LeaseStatement) -> None:
         raise ValueError(f"{statement.lease_ms} or {statement.fresh_ms} ms is longer than {MAX_LEASE_MS}")
     named = {name for name in (*statement.acknowledged, *statement.witnesses) if not name.startswith(AUTHORIZATION)}
     guard = statement.holder == GUARD and named <= {statement.pool_uid} and not statement.routable and not statement.wanted
-    gateway = statement.holder == GATEWAY and not statement.pool_uid and not statement.cache
+    gateway = statement.holder == GATEWAY and not statement.pool_uid and not statement.cache and not statement.used_ms
     if not guard and not gateway:
         raise ValueError("the holder speaks of what is not its own")
 

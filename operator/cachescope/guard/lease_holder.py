@@ -229,4 +229,5 @@ class LeaseHolder:
             engine=loaded.engine if loaded else None,
             adapters=loaded.adapters if loaded else {},
             cache=self._process.cache,
+            used_ms=self._process.used_ms(),
         )

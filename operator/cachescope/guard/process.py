@@ -97,6 +97,7 @@ class GuardProcess:
         self._applied: Heads | None = None
         self._released = False
         self._silent_generation = 0
+        self._left_at = 0
         self._woken = asyncio.Event()
 
     @property
@@ -107,6 +108,10 @@ class GuardProcess:
     def tick(self) -> int:
         """Milliseconds since the process started."""
         return self.clock()
+
+    def used_ms(self) -> int:
+        """Its tick when it last had a request under way; 0 for never."""
+        return self.clock() if self.in_flight.open() else self._left_at
 
     def state(self) -> GuardState:
         """What the guard knows of itself now."""
@@ -174,6 +179,7 @@ class GuardProcess:
     def leave(self, flight: Flight) -> None:
         """A request's application returned."""
         self.in_flight.leave(flight)
+        self._left_at = self.clock()
         if self.acknowledged is not self._applied:
             self._woken.set()
 

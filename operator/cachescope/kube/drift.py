@@ -50,6 +50,7 @@ _DEFAULTS: Final[Mapping[tuple[str, str], Any]] = {
 One that is missing here costs a write whenever somebody else forces such a value to be the same as ours; nothing else.
 """
 _QUANTITIES: Final = frozenset({"limits", "requests", "sizeLimit", "storage", "divisor"})
+_SCALED: Final = frozenset({"Deployment", "ServingPool"})
 _SUFFIXES: Final[Mapping[str, Decimal]] = {
     **{f"{unit}i": Decimal(1024) ** power for power, unit in enumerate("KMGTPE", 1)},
     **{unit: Decimal(1000) ** power for power, unit in enumerate("kMGTPE", 1)},
@@ -101,7 +102,7 @@ def as_applied(live: Document | None, desired: Manifest, manager: str = FIELD_MA
     if text := wanted.pop("stringData", None):
         encoded = {name: base64.b64encode(value.encode()).decode() for name, value in text.items()}
         wanted["data"] = {**wanted.get("data", {}), **encoded}
-    if live is not None and wanted.get("kind") == "Deployment":
+    if live is not None and wanted.get("kind") in _SCALED:
         wanted["spec"] = {name: value for name, value in wanted["spec"].items() if name != "replicas"} | _replicas(
             live, wanted, manager
         )
@@ -110,7 +111,9 @@ def as_applied(live: Document | None, desired: Manifest, manager: str = FIELD_MA
 
 def _replicas(live: Document, wanted: Manifest, manager: str) -> dict[str, Any]:
     if "replicas" in wanted["spec"]:
-        return {} if scaled(live) else {"replicas": wanted["spec"]["replicas"]}
+        # An autoscaler neither stops all of them nor starts the first one: that is decided by who applies.
+        between = bool(wanted["spec"]["replicas"]) == bool(live["spec"].get("replicas")) or wanted["kind"] == "Deployment"
+        return {} if scaled(live) and between else {"replicas": wanted["spec"]["replicas"]}
     ours = "f:replicas" in owned_fields(live, manager).get("f:spec", {})
     return {"replicas": live["spec"]["replicas"]} if ours else {}
 

@@ -36,7 +36,7 @@ def child(pool: ServingPool, kind: str, *, name: str, **content: Any) -> Manifes
         name: Its name.
         **content: Its fields beside metadata; `annotations` go there.
     """
-    meta: Manifest = {"name": name, "namespace": pool.namespace, "labels": labels(pool), "ownerReferences": [_owner(pool)]}
+    meta: Manifest = {"name": name, "namespace": pool.namespace, "labels": labels(pool), "ownerReferences": [owner(pool)]}
     if "annotations" in content:
         meta["annotations"] = content.pop("annotations")
     return {"apiVersion": _API_VERSIONS[kind], "kind": kind, "metadata": meta, **content}
@@ -62,7 +62,8 @@ def permit_secret(pool: ServingPool) -> str:
     return f"{pool.name}-permit-keys"
 
 
-def _owner(pool: ServingPool) -> Manifest:
+def owner(pool: ServingPool) -> Manifest:
+    """The owner reference of what goes with a pool."""
     return {
         "apiVersion": pool.api_version,
         "kind": pool.KIND,
