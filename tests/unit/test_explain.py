@@ -172,7 +172,7 @@ def test_the_command_prints_json(tmp_path: Path) -> None:
     ("arguments", "says"),
     [
         (("--as", "red"), "TENANT/PRINCIPAL"),
-        (("--as", "red/alice", "--path", "/v1/files"), "no route of an engine"),
+        (("--as", "red/alice", "--path", "/v1/files"), "no route of vLLM"),
         (("--as", "red/alice", "--context", "{}{}"), "x-cachescope-context"),
         (("--as", "red/alice", "-f", "/nowhere.yaml"), "cannot be read"),
     ],

@@ -353,7 +353,7 @@ async def test_what_nobody_thought_of_in_a_request_is_a_503_and_no_log_quotes_it
     await world.rounds.round()
     assert await world.status() == (200, "Salted")
 
-    def broken(*_: object) -> None:
+    def broken(*_: object, **__: object) -> None:
         raise OverflowError(CHAT.decode())
 
     monkeypatch.setattr(decision_module, step, broken)

@@ -150,11 +150,10 @@ class Policy:
         While a pool changes its mode both may have engines: they are told apart by what their guards say of themselves. Whoever
         shares with nobody is served by engines of his own alone, where the pool has such.
         """
-        own = self._dedicated.get((pool.namespace, pool.uid, tenant_uid))
+        own = self._dedicated.get((pool.namespace, pool.uid, tenant_uid), ())
         if pool.uid not in self._templates:
-            return (pool,) if own is None else (pool, own)
-        shared = () if self.tenants[tenant_uid].high else (pool,)
-        return shared if own is None else (own, *shared)
+            return (pool, *own)
+        return own if self.tenants[tenant_uid].high else (*own, pool)
 
     def scope(self, tenant_uid: str, pool: ServingPool) -> EffectiveScope:
         """The sharing rule of a tenant on a pool."""
@@ -227,11 +226,14 @@ def _names(scope: CacheScope, pool: ServingPool) -> bool:
     return (made_of.pool_name if made_of else pool.name) in scope.spec.pools
 
 
-def _dedicated(pools: Collection[KnownPool]) -> Mapping[tuple[str, str, str], ServingPool]:
-    """Pools of single tenants, by namespace, UID of what they were made of, and UID of the tenant; the oldest of several."""
-    found: dict[tuple[str, str, str], ServingPool] = {}
+def _dedicated(pools: Collection[KnownPool]) -> Mapping[tuple[str, str, str], tuple[ServingPool, ...]]:
+    """Pools of single tenants, the oldest first, by namespace, UID of what they were made of, and UID of the tenant.
+
+    There may be several: one that the operator did not make has no engines that prove themselves, and keeps nobody from the others.
+    """
+    found: defaultdict[tuple[str, str, str], list[ServingPool]] = defaultdict(list)
     for item in sorted(pools, key=_age):
         made_of = item.pool.spec.dedicated_to
         if made_of and item.readable:
-            found.setdefault((item.pool.namespace, made_of.pool_uid, made_of.tenant_uid), item.pool)
-    return found
+            found[item.pool.namespace, made_of.pool_uid, made_of.tenant_uid].append(item.pool)
+    return {key: tuple(items) for key, items in found.items()}
