@@ -12,6 +12,7 @@ from e2e.cluster.progress import Progress
 from e2e.stack.paths import LAYOUT, ROOT
 
 API_SERVER, KUBELET = "kube-apiserver", "kubelet"
+WATCHING = ("kube-controller-manager", "kube-scheduler", "kube-proxy")
 
 
 def possible() -> bool:
@@ -22,11 +23,12 @@ def possible() -> bool:
 def without_api_server(seconds: float) -> None:
     """End the API server, and start it again after that time; returns when the cluster is whole.
 
-    It ends as in a crash: one that leaves in order takes its address out of the Service before, and kube-proxy, whose watch waits
-    longer from try to try, may see it there again only a minute after it is back.
+    It ends as in a crash: one that leaves in order takes its address out of the Service before. The cluster's own watches wait
+    longer from try to try, a minute in the end; so they are started anew with it, and whoever is tested finds a cluster that works.
     """
     _processes().crash(API_SERVER)
     time.sleep(seconds)  # the length of the outage, not a wait for anything
+    _processes().stop(*WATCHING)
     bring_up()
 
 

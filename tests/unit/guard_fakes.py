@@ -240,10 +240,10 @@ class World:
         return scope(**{"headers": [*headers, *changes.pop("headers", [])], **changes})
 
 
-def settings_of(pool_uid: str, pool_target: TargetName) -> Settings:
+def settings_of(pool_uid: str, pool_target: TargetName, **changes: Any) -> Settings:
     """Settings of a guard that finds nothing on its disk."""
     nowhere = Path("/nowhere")
-    return Settings(
+    settings = Settings(
         namespace="models",
         pool="tiny",
         pool_uid=pool_uid,
@@ -256,6 +256,7 @@ def settings_of(pool_uid: str, pool_target: TargetName) -> Settings:
         lease_ms=LEASE_MS,
         metrics_port=0,
     )
+    return replace(settings, **changes)
 
 
 def scope(method: str = "POST", path: str = PATH, query: bytes = b"", headers: Sequence[tuple[bytes, bytes]] = ()) -> Scope:

@@ -1,8 +1,8 @@
 """Statements that are short enough to be read: what goes first when a gateway serves thousands of pools.
 
 A statement that nobody can read ends the right. So of one that is too long the pods that it routes to are left out, as many as
-must be, then what is wanted, then witnesses (guards publish them too), then acknowledgements of pools, which fences count and do not
-wait for, and those of authorization heads last: revocations wait for them until there are fewer pools.
+must be, then what is wanted, then witnesses (guards publish them too), then acknowledgements of pools, which fences count and do
+not wait for, and those of authorization heads last: revocations wait for them until there are fewer pools.
 """
 
 from __future__ import annotations
