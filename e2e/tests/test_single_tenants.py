@@ -115,6 +115,7 @@ def test_an_old_generation_goes_with_its_processes(place: Site, solo: str) -> No
 
 def test_a_tenant_that_is_made_anew_gets_new_engines(place: Site, solo: str) -> None:
     text = client.prompt(TOKENS)
+    until(lambda: _serves(place, "green", solo), "green is served in the present generation", single_tenants.READY_SECONDS)
     before = single_tenants.pools_of(solo, place.namespace)["green"]["metadata"]
     with place.client("green") as who:
         _cached(who, solo, text)

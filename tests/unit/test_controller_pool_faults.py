@@ -15,7 +15,8 @@ from cachescope.core.leases import GATEWAY, GUARD, LeaseStatement, lease_keys, l
 from cachescope.core.permits import permit_keys
 from cachescope.core.pool_rules import MAX_INCIDENTS
 from cachescope.kube.kinds import path_of
-from cachescope.kube.rest import Document
+from cachescope.kube.rest import ConflictError, Document
+from tests.unit.bench_leases import LeasedProcess, gateway, ledger
 from tests.unit.controller_bench import CHILDREN, POOL, POOL_KEY, Bench, epoch
 from tests.unit.pools import ADAPTERS, HUB
 
@@ -215,6 +216,36 @@ async def test_a_ledger_that_nobody_remembers_switches_off_what_incidents_can_un
     await bench.pass_over()
     status = bench.found("ServingPool", "tiny")["status"]
     assert (status["bypassed"], status["publicStopped"]) == (False, False)
+
+
+async def test_a_pool_that_is_made_anew_begins_anew_whatever_gateways_say_of_its_name(bench: Bench) -> None:
+    await bench.pass_over()
+    speaker, before = gateway(bench), ledger(bench)
+    bench.remove("ServingPool", "tiny")
+    anew = {**POOL, "metadata": {**POOL["metadata"], "uid": "uid-of-another-pool"}}
+    bench.declare(anew)
+    # Its ledger is still the one of the pool before it, and a gateway finds ledgers by names.
+    speaker.acknowledged["uid-of-another-pool"] = before.mark
+    speaker.write()
+    with pytest.raises(ConflictError, match="about to go"):  # the other pool's children
+        await bench.pass_over()
+    status = bench.found("ServingPool", "tiny")["status"]
+    assert (status["bypassed"], status["publicStopped"], status["epoch"]) == (False, False, 1)
+    assert ledger(bench).lineage.generation > before.lineage.generation
+
+
+async def test_a_guards_word_for_a_lost_ledger_counts(bench: Bench) -> None:
+    await bench.pass_over()
+    guard = LeasedProcess(bench)
+    guard.acknowledged[guard.pool_uid] = ledger(bench).mark
+    guard.write()
+    bench.declare(
+        {**bench.found("EpochLedger", "tiny"), "spec": {"lineage": bench.found("EpochLedger", "tiny")["spec"]["lineage"]}}
+    )
+    bench.declare({**bench.found("ServingPool", "tiny"), "status": {}})
+    bench.restart()
+    await bench.pass_over()
+    assert bench.found("ServingPool", "tiny")["status"]["bypassed"] is True
 
 
 async def test_more_incidents_than_fit_are_no_fault_of_the_spec_and_children_are_made(bench: Bench) -> None:

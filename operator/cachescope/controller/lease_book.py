@@ -175,11 +175,18 @@ class LeaseBook:
         statements = ((item.key_id, item.statement) for item in self.gateways())
         return min((key_id for key_id, statement in statements if statement and not statement.released), default=None)
 
-    def generation(self, name: str) -> int:
-        """The greatest number of a lineage that any process says it applied of a ledger, by its name in leases; 0 for none."""
-        statements = (item.statement for item in self._processes.values() if item.statement)
-        marks = (item.acknowledged[name] for item in statements if name in item.acknowledged)
-        return min(max((mark.lineage.generation for mark in marks), default=0), MOST_GENERATIONS)
+    def generation(self, name: str, *, beside: int = 0) -> int:
+        """The greatest number of a lineage that any process says it applied of a ledger, by its name in leases; 0 for none.
+
+        Args:
+            name: The ledger.
+            beside: Number of the lineage of another pool's ledger that is stored under the pool's name: a gateway finds ledgers by
+                that name, so that its word for that lineage says nothing of this one.
+        """
+        statements = [item.statement for item in self._processes.values() if item.statement and name in item.statement.acknowledged]
+        found = ((item.holder, item.acknowledged[name].lineage.generation) for item in statements)
+        numbers = (number for holder, number in found if holder != GATEWAY or number != beside)
+        return min(max(numbers, default=0), MOST_GENERATIONS)
 
     def witnesses(self, name: str) -> list[Mapping[str, Any]]:
         """The different copies of a ledger that processes hold, by its name in leases; each has to be verified."""

@@ -183,7 +183,8 @@ class PoolLedgers:
         if witnesses:
             latest = max(witnesses, key=lambda item: (item.lineage, item.sequence))
             return merged(latest, witnesses, fresh=fresh), fault
-        known = (asked.pool.get("status") or {}).get("epoch") or self.site.leases.generation(asked.place.key)
+        said_of_it = self.site.leases.generation(asked.place.key, beside=stored.generation)
+        known = (asked.pool.get("status") or {}).get("epoch") or said_of_it
         if not known:
             return first_ledger(fresh), ""  # also where a pool of this name had another: its ledger is not this one's
         return lost_ledger(fresh, asked.target), f"{fault}, and nobody knows what incidents had switched off: all of it is off"
