@@ -208,7 +208,8 @@ class Pools:
 
     async def _pools_of_tenants(self, this: Pass) -> None:
         if this.pool is not None and this.tenants is not None:
-            self._taken(this, await self._dedicated.of_template(this.document, this.pool, this.tenants))
+            faults = await self._dedicated.of_template(this.document, this.pool, this.tenants)
+            self._taken(this, faults, "pool of a tenant not written")
 
     async def _pools_of_no_template(self, this: Pass) -> None:
         """Once its own engines serve, what was made of the pool while it was a template goes."""
@@ -261,8 +262,8 @@ class Pools:
         found = self.site.store.get("Secret", pool.namespace, permit_secret(pool)) or {}
         return handed_out(self.site.keys.ring, oldest=self.site.leases.oldest_key(), given=found.get("data") or {})
 
-    def _taken(self, this: Pass, taken: Sequence[str]) -> None:
-        self._log(this.key, "child not written", taken)
+    def _taken(self, this: Pass, taken: Sequence[str], event: str = "child not written") -> None:
+        self._log(this.key, event, taken)
         if taken:
             this.fault = this.fault or Fault(Reason.NAME_TAKEN, taken[0])
             self.site.again(this.key, TAKEN_SECONDS)

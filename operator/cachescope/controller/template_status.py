@@ -61,7 +61,7 @@ def template_status(seen: Observed, members: Members) -> dict[str, Any]:
 
 def template_conditions(seen: Observed, members: Members) -> list[Verdict]:
     """What holds of a template."""
-    return [_ready(seen, members), _progressing(members), _degraded(seen, members), *fenced(seen), _guard_outdated(members)]
+    return [_ready(seen, members), _progressing(seen, members), _degraded(seen, members), *fenced(seen), _guard_outdated(members)]
 
 
 def _count(pool: Document, name: str) -> int:
@@ -90,10 +90,13 @@ def _served(members: Members) -> str:
     return f"{told}, {resting} get theirs with their next request" if resting else told
 
 
-def _progressing(members: Members) -> Verdict:
+def _progressing(seen: Observed, members: Members) -> Verdict:
     missing = members.plan.served.keys() - {pool["metadata"]["name"] for pool in members.pools}
     if missing:
         message = f"{len(missing)} pools of tenants are not made yet, {_names(sorted(missing))}"
+        return Verdict(ConditionType.PROGRESSING, "True", Reason.ROLLING_OUT, message)
+    if members.waiting and seen.deployment is not None:
+        message = f"the pool's own engines stay until those of {_names(members.waiting)} serve"
         return Verdict(ConditionType.PROGRESSING, "True", Reason.ROLLING_OUT, message)
     for name, item in members.said(ConditionType.PROGRESSING):
         if item.get("status") == "True":
