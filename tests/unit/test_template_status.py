@@ -106,6 +106,8 @@ def test_tenants_of_other_namespaces_are_said_not_to_be_served_where_they_could_
 
 
 def test_numbers_are_those_of_all_pools_together() -> None:
-    status = template_status(template(), members(of_tenant("red"), of_tenant("blue", replicas=3, **{"routable": 2})))
+    status = template_status(template(), [of_tenant("red"), of_tenant("blue", replicas=3, **{"routable": 2})])
     assert [status[name] for name in ("mode", "replicas", "readyReplicas", "routable")] == ["PerTenant", 2, 2, 3]
-    assert "selector" not in status
+    assert status["selector"] == ""
+    unknown = template(before=status, fault=Fault(Reason.ROOT_KEYS_MISSING, "f"))
+    assert template_status(unknown, [of_tenant("red")])["routable"] == 3, "what is kept is counted once"

@@ -18,7 +18,7 @@ from cachescope.api.conditions import SAID, ConditionType, Reason
 from cachescope.controller.dedicated_pools import rests, serves, unfinished
 from cachescope.controller.isolation_plans import Plan
 from cachescope.controller.observed_pools import Observed
-from cachescope.controller.pool_status import fenced, pool_status
+from cachescope.controller.pool_status import fenced, kept, pool_status
 from cachescope.controller.readiness import name_taken
 from cachescope.controller.verdicts import Verdict
 from cachescope.kube.rest import Document
@@ -52,10 +52,15 @@ class Members:
                 yield from ((pool["metadata"]["name"], item) for item in conditions if item.get("type") == kind.value)
 
 
-def template_status(seen: Observed, members: Members) -> dict[str, Any]:
-    """The status without its conditions: numbers are those of all pools together, and no label selects their pods."""
-    own = {name: value for name, value in pool_status(seen).items() if name != "selector"}
-    counts = {name: own.get(name, 0) + sum(_count(pool, name) for pool in members.pools) for name in _SUMMED}
+def template_status(seen: Observed, pools: Sequence[Document]) -> dict[str, Any]:
+    """The status without its conditions, of a template or of what was one: numbers are those of all pools together.
+
+    Args:
+        seen: What is known of it.
+        pools: Those that were made of it.
+    """
+    own, before = pool_status(seen), kept(seen)
+    counts = {name: own.get(name, 0) + sum(_count(pool, name) for pool in pools) for name in _SUMMED if name not in before}
     return {**own, **counts}
 
 
