@@ -94,6 +94,8 @@ def test_what_is_wanted_and_what_a_pod_belongs_to_are_news_that_is_urgent(bench:
     assert bench.news == [{"another"}, {"another"}, {UID}]
     bench.write(replace(GUARDED, tick=7, cache=CacheIdentity("i"), used_ms=7))
     assert len(bench.news) == 3, "that it was used is none"
+    bench.write(replace(ROUTER, tick=9, wanted={UID: (CacheIdentity("i"),)}))
+    assert bench.news[3:] == [{UID}], "of a pool that is routed to as well"
 
 
 def test_a_tick_alone_is_no_news(bench: Bench) -> None:
