@@ -40,6 +40,8 @@ CASES = [
     ("ServingPool", seen(NOT_READY, ROLLED, WELL), ("Degraded", "Ready says")),
     ("ServingPool", seen(condition("Ready", "False", "InvalidSpec")), ("Degraded", "Ready says")),
     ("ServingPool", seen(condition("Ready", "False", "GuardNotProven"), ROLLED, WELL), ("Progressing", "Ready says")),
+    ("ServingPool", seen(condition("Ready", "False", "TenantsNotReady"), ROLLED, WELL), ("Progressing", "Ready says")),
+    ("ServingPool", seen(condition("Ready", "False", "NoTenants"), ROLLED, WELL), ("Degraded", "Ready says")),
     ("ServingPool", seen(condition("Ready", "False", "GuardWithoutLease"), ROLLED, WELL), ("Progressing", "Ready says")),
     ("ServingPool", seen(condition("Ready", "False", "NoGateway"), ROLLED, WELL), ("Degraded", "Ready says")),
     ("ServingPool", seen(condition("Ready", "Unknown", "RootKeysMissing"), ROLLING, BAD), ("Degraded", "Degraded says")),

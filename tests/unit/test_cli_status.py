@@ -118,6 +118,11 @@ def test_a_pool_shows_the_open_epochs_that_concern_it() -> None:
     ]
     found = pool_row(pool(), opened).open_epochs
     assert [row.name for row in found] == ["a", "c"]
+    made = pool()
+    made["metadata"]["name"] = "tiny-0123456789"
+    assert [row.name for row in pool_row(made, opened).open_epochs] == ["c"]
+    made["spec"]["dedicatedTo"] = {"poolName": "tiny"}
+    assert [row.name for row in pool_row(made, opened).open_epochs] == ["a", "c"], "what names the pool that it was made of"
     assert epochs.cells(found[1]) == ["c", "Tenant red", "inc-2", "5", "Fencing", "epoch 5: waiting for p.b"]
 
 

@@ -15,7 +15,7 @@ from cachescope.core.keys import KeyRing
 from cachescope.core.leases import GATEWAY, GUARD, LeaseStatement, lease_keys, lease_name, write_lease
 from cachescope.core.ledgers import Lineage, Mark
 from cachescope.core.permits import permit_keys
-from cachescope.core.types import Digest
+from cachescope.core.types import CacheIdentity, Digest
 from cachescope.kube.kinds import collection_of
 from tests.unit.fake_api import FakeApi
 from tests.unit.pools import ROOT, UID
@@ -79,6 +79,23 @@ class Bench:
 @pytest.fixture
 def bench() -> Bench:
     return Bench()
+
+
+def test_what_is_wanted_and_what_a_pod_belongs_to_are_news_that_is_urgent(bench: Bench) -> None:
+    bench.write(GUARDED)
+    bench.write(ROUTER)
+    bench.news.clear()
+    bench.write(replace(ROUTER, tick=6, wanted={"another": (CacheIdentity("i"),)}))
+    assert bench.news == [{"another"}]
+    bench.write(replace(ROUTER, tick=7, wanted={"another": (CacheIdentity("i"),)}))
+    assert bench.news == [{"another"}], "it is wanted still"
+    bench.write(replace(ROUTER, tick=8))
+    bench.write(replace(GUARDED, tick=6, cache=CacheIdentity("i")))
+    assert bench.news == [{"another"}, {"another"}, {UID}]
+    bench.write(replace(GUARDED, tick=7, cache=CacheIdentity("i"), used_ms=7))
+    assert len(bench.news) == 3, "that it was used is none"
+    bench.write(replace(ROUTER, tick=9, wanted={UID: (CacheIdentity("i"),)}))
+    assert bench.news[3:] == [{UID}], "of a pool that is routed to as well"
 
 
 def test_a_tick_alone_is_no_news(bench: Bench) -> None:

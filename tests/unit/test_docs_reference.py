@@ -22,6 +22,7 @@ from tests.unit.bench_leases import LEASE_MS, LeasedProcess, begun, wait
 from tests.unit.controller_bench import POOL, Bench, epoch, tenant
 from tests.unit.make_reference import MARK, PAGE, generated
 from tests.unit.observed import deployment, gateway, guard, observed, pod, revision
+from tests.unit.observed_templates import of_template
 from tests.unit.test_controller_public_sources import DIGEST, resource
 
 Said = tuple[ConditionType, State, Reason]
@@ -85,6 +86,10 @@ def _of_pools() -> Iterator[Verdict]:
     )
     for seen in cases:
         yield from pool_conditions(observed(**seen))
+    yield from of_template()
+    yield from of_template("red", unserved=["blue"])
+    others = {"namespaces": {"from": "Selector", "matchLabels": {"a": "b"}}}
+    yield from of_template("red", changes={"allowedTenants": others})
 
 
 async def _of_others() -> AsyncIterator[Said]:

@@ -72,6 +72,18 @@ def test_what_was_written_is_read() -> None:
         assert read_lease(KEYS, write_lease(KEYS.current, statement), name=NAME) == statement
 
 
+def test_a_guard_says_when_it_was_used_and_a_gateway_never() -> None:
+    used = replace(OWN, used_ms=11)
+    assert read_lease(KEYS, write_lease(KEYS.current, used), name=NAME) == used
+    assert claimed_lease(write_lease(KEYS.current, used))["used_ms"] == 11
+    assert "used_ms" not in claimed_lease(write_lease(KEYS.current, OWN)), "written as before there was any"
+    gateway = LeaseStatement(GATEWAY, "pod", "boot", 12, 60_000, "0.1.0", used_ms=11)
+    keys = lease_keys(ROOT)
+    with pytest.raises(WireFormatError):
+        read_lease(keys, write_lease(keys.current, gateway), name=NAME)
+    assert read_lease(keys, write_lease(keys.current, replace(gateway, used_ms=0)), name=NAME)
+
+
 def test_a_gateway_says_where_it_routes() -> None:
     gateway = replace(OWN, holder=GATEWAY, pool_uid="", engine=None, routable={"pool-uid": ("a", "b")})
     gateway = replace(gateway, acknowledged={"pool-uid": MARK, "another": MARK, AUTHORIZATION: MARK})

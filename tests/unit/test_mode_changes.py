@@ -58,8 +58,9 @@ def _owner(bench: TemplateBench, revision: str) -> str:
 
 async def test_own_engines_stay_as_they_are_until_every_tenants_engines_serve(bench: TemplateBench) -> None:
     before = template_of(bench)
-    bench.declare(POOL, isolation=PER_TENANT, fence=OTHER_FENCE)
+    bench.declare(POOL, isolation=PER_TENANT, fence=OTHER_FENCE, replicas=3)
     await bench.settle()
+    assert bench.found("Deployment", "tiny")["spec"]["replicas"] == 1
     assert bench.served() == {"red", "blue"}
     serve(bench, "red")
     await bench.settle()

@@ -107,6 +107,15 @@ async def test_what_a_silent_gateway_wanted_long_ago_starts_nothing(bench: Templ
     assert await later(bench, 0) == 2
 
 
+async def test_what_a_gateway_wanted_before_the_operator_began_counts_once_it_moves(bench: TemplateBench) -> None:
+    assert await later(bench, 400) == 0
+    process = wants(bench, IDENTITY)
+    bench.restart()
+    assert await later(bench, 0) == 0
+    process.write(wanted={bench.pool_of("red")["metadata"]["uid"]: (IDENTITY,)})
+    assert await later(bench, 0) == 2
+
+
 async def test_what_is_stopped_stays_stopped_when_an_operator_starts_anew(bench: TemplateBench) -> None:
     assert await later(bench, 400) == 0
     bench.restart()

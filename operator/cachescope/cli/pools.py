@@ -75,7 +75,7 @@ def pool_row(document: Mapping[str, Any], opened: Sequence[Mapping[str, Any]] = 
         replicas=document["spec"].get("replicas", 1),
         guards=status.guards,
         conditions=status.conditions,
-        open_epochs=tuple(epoch_row(item) for item in opened if _concerns(item, document["metadata"])),
+        open_epochs=tuple(epoch_row(item) for item in opened if _concerns(item, document)),
     )
 
 
@@ -99,9 +99,11 @@ def _incident(row: PoolRow) -> Iterator[str]:
 
 def _concerns(epoch: Mapping[str, Any], pool: Mapping[str, Any]) -> bool:
     """Whether a CacheEpoch is about a pool, its namespace, or somebody in it."""
-    target = epoch["spec"]["target"]
-    another = target.get("kind", ServingPool.KIND) == ServingPool.KIND and target.get("name") != pool["name"]
-    return bool(epoch["metadata"]["namespace"] == pool["namespace"]) and not another
+    target, metadata = epoch["spec"]["target"], pool["metadata"]
+    # What is declared for a pool holds for those that were made of it.
+    name = (pool["spec"].get("dedicatedTo") or {}).get("poolName", metadata["name"])
+    another = target.get("kind", ServingPool.KIND) == ServingPool.KIND and target.get("name") != name
+    return bool(epoch["metadata"]["namespace"] == metadata["namespace"]) and not another
 
 
 def guards(found: Sequence[GuardStatus]) -> str:

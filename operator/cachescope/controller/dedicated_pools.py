@@ -22,7 +22,7 @@ from cachescope.controller.origins import made_of
 from cachescope.controller.pod_faults import ready
 from cachescope.controller.store import Key, key_of
 from cachescope.controller.wanted_identities import wanted
-from cachescope.controller.warmth import Signs, Warmth
+from cachescope.controller.warmth import Signs, Warmth, last_used
 from cachescope.core.errors import ClusterError, SpecError
 from cachescope.core.labels import POOL_LABEL
 from cachescope.kube.kinds import collection_of
@@ -126,16 +126,15 @@ class DedicatedPools:
         return template.spec.replicas if runs else 0
 
     def _signs(self, live: Document) -> Signs:
-        metadata, leases = live["metadata"], self.site.leases
-        pods = (item for item in self.site.store.all("Pod", metadata["namespace"]) if ready(item))
-        mine = (item["metadata"]["uid"] for item in pods if _label(item) == metadata["name"])
-        return Signs(
-            uid=metadata["uid"],
-            runs=(live.get("spec") or {}).get("replicas", 1) > 0,
-            wanted=bool(wanted(leases.gateways(), metadata["uid"])),
-            guards=leases.guards(metadata["uid"]),
-            ready=frozenset(mine),
-        )
+        uid, gateways = live["metadata"]["uid"], self.site.leases.gateways()
+        runs = (live.get("spec") or {}).get("replicas", 1) > 0
+        return Signs(uid, runs, bool(wanted(gateways, uid)), lambda: self._used(live))
+
+    def _used(self, live: Document) -> float:
+        metadata = live["metadata"]
+        pods = (item for item in self.site.store.all("Pod", metadata["namespace"]) if _label(item) == metadata["name"])
+        mine = [item["metadata"]["uid"] for item in pods if ready(item)]
+        return last_used(self.site.leases.guards(metadata["uid"]), mine, self._now())
 
     def _come_back(self, document: Document, template: ServingPool, warmth: Warmth) -> None:
         """Look again once the first of them may be idle: nobody tells that nothing happens."""

@@ -17,10 +17,10 @@ from cachescope.controller.verdicts import Verdict
 from cachescope.core.labels import POOL_LABEL
 from cachescope.core.ledgers import FIRST_BASE
 from cachescope.engines.facts import Mode
-from cachescope.engines.pool_modes import choice_of, verdict_of
+from cachescope.engines.pool_modes import choice_of, is_template, verdict_of
 from cachescope.manifests.children import engine_selector
 
-_OF_SPEC: Final = ("mode", "modeReason", "routes")
+_OF_SPEC: Final = ("mode", "modeReason", "routes", "selector")
 _MODES: Final[Mapping[Mode, ModeName]] = {Mode.SHARED: "Shared", Mode.PER_TENANT: "PerTenant", Mode.DISABLED: "Disabled"}
 _OF_LEDGER: Final = ("epoch", "lineage", "bypassed", "publicStopped", "latestIncident")
 _OF_LEASES: Final = ("routable", "guards", "engines")
@@ -40,13 +40,13 @@ def pool_status(seen: Observed) -> dict[str, Any]:
         replicas=seen.count("replicas"),
         ready_replicas=seen.count("readyReplicas"),
         routable=seen.routable,
-        selector=",".join(f"{name}={value}" for name, value in sorted(engine_selector(seen.pool).items())),
+        selector=_selector(seen.pool),
         routes=_routes(seen.pool),
         engines=_engines(seen.live_guards),
         guards=tuple(_guard(guard, live=seen.lives(guard)) for guard in seen.guards),
     )
     made = status.model_dump(mode="json", by_alias=True, exclude={"conditions"}, exclude_none=True)
-    return {**{name: value for name, value in made.items() if name not in _kept(seen)}, **_before(seen)}
+    return {**{name: value for name, value in made.items() if name not in kept(seen)}, **_before(seen)}
 
 
 def pool_conditions(seen: Observed) -> list[Verdict]:
@@ -57,7 +57,7 @@ def pool_conditions(seen: Observed) -> list[Verdict]:
     return [ready, _progressing(seen), _degraded(seen), *fenced(seen), *_guard_outdated(seen)]
 
 
-def _kept(seen: Observed) -> tuple[str, ...]:
+def kept(seen: Observed) -> tuple[str, ...]:
     """Fields that say what they said before: the spec is not obeyed, the ledger was not read, or nobody can verify leases."""
     unverified = seen.fault is not None and seen.fault.reason is Reason.ROOT_KEYS_MISSING
     unread = _OF_LEDGER if seen.epoch is None else ()
@@ -67,7 +67,7 @@ def _kept(seen: Observed) -> tuple[str, ...]:
 
 
 def _before(seen: Observed) -> Mapping[str, Any]:
-    return {name: seen.before[name] for name in _kept(seen) if name in seen.before}
+    return {name: seen.before[name] for name in kept(seen) if name in seen.before}
 
 
 def _mode(pool: ServingPool) -> ModeName:
@@ -75,6 +75,12 @@ def _mode(pool: ServingPool) -> ModeName:
         return "Dedicated"
     mode = choice_of(pool).mode
     return "" if mode is None else _MODES[mode]
+
+
+def _selector(pool: ServingPool) -> str:
+    """None of a template: an autoscaler would find no pod by it, and refuses to work without one."""
+    selected = {} if is_template(pool) else engine_selector(pool)
+    return ",".join(f"{name}={value}" for name, value in sorted(selected.items()))
 
 
 def _mode_reason(seen: Observed) -> str:

@@ -22,7 +22,7 @@ from cachescope.controller.mode_changes import gives_way, own_deployment, retire
 from cachescope.controller.new_identities import NewIdentities
 from cachescope.controller.observed_pools import Fault, Observed, elder_of, elders_of_adapters
 from cachescope.controller.origins import epoch_uid, fault_of_origin, made_of
-from cachescope.controller.pool_status import pool_conditions, pool_status
+from cachescope.controller.pool_status import pool_conditions
 from cachescope.controller.store import Key
 from cachescope.controller.template_fences import fences_of_tenants
 from cachescope.controller.template_status import Members, template_conditions, template_status
@@ -208,13 +208,15 @@ class Pools:
 
     async def _pools_of_tenants(self, this: Pass) -> None:
         if this.pool is not None and this.tenants is not None:
-            self._taken(this, await self._dedicated.of_template(this.document, this.pool, this.tenants))
+            faults = await self._dedicated.of_template(this.document, this.pool, this.tenants)
+            self._taken(this, faults, "pool of a tenant not written")
 
     async def _pools_of_no_template(self, this: Pass) -> None:
         """Once its own engines serve, what was made of the pool while it was a template goes."""
-        if this.tenants is None and this.pool is not None and this.pool.spec.dedicated_to is None:
-            routable = self._observed(this, this.pool).routable
-            await self._dedicated.of_another(this.document, None if this.invalid else this.pool, routable=routable)
+        if this.tenants is None and made_of(self.site.store, this.document):
+            pool = None if this.invalid else this.pool
+            routable = self._observed(this, pool).routable if pool else 0
+            await self._dedicated.of_another(this.document, pool, routable=routable)
 
     async def _new_identities(self, this: Pass) -> None:
         if this.pool is not None and this.pool.spec.dedicated_to is not None and not this.invalid:
@@ -261,8 +263,8 @@ class Pools:
         found = self.site.store.get("Secret", pool.namespace, permit_secret(pool)) or {}
         return handed_out(self.site.keys.ring, oldest=self.site.leases.oldest_key(), given=found.get("data") or {})
 
-    def _taken(self, this: Pass, taken: Sequence[str]) -> None:
-        self._log(this.key, "child not written", taken)
+    def _taken(self, this: Pass, taken: Sequence[str], event: str = "child not written") -> None:
+        self._log(this.key, event, taken)
         if taken:
             this.fault = this.fault or Fault(Reason.NAME_TAKEN, taken[0])
             self.site.again(this.key, TAKEN_SECONDS)
@@ -280,12 +282,9 @@ class Pools:
             verdict = Verdict(ConditionType.READY, "False", Reason.INVALID_SPEC, this.invalid)
             await report(self.site.rest, this.document, fields_of(this.document), [verdict])
             return
-        seen = self._observed(this, this.pool)
-        if this.tenants is None:
-            await report(self.site.rest, this.document, pool_status(seen), pool_conditions(seen))
-            return
-        members = Members(this.tenants, tuple(made_of(self.site.store, this.document)))
-        await report(self.site.rest, this.document, template_status(seen, members), template_conditions(seen, members))
+        seen, made = self._observed(this, this.pool), made_of(self.site.store, this.document)
+        verdicts = pool_conditions(seen) if this.tenants is None else template_conditions(seen, Members(this.tenants, made))
+        await report(self.site.rest, this.document, template_status(seen, made), verdicts)
 
     def _observed(self, this: Pass, pool: ServingPool) -> Observed:
         store, site = self.site.store, self.site

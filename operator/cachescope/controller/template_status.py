@@ -18,7 +18,7 @@ from cachescope.api.conditions import SAID, ConditionType, Reason
 from cachescope.controller.dedicated_pools import rests, serves, unfinished
 from cachescope.controller.isolation_plans import Plan
 from cachescope.controller.observed_pools import Observed
-from cachescope.controller.pool_status import fenced, pool_status
+from cachescope.controller.pool_status import fenced, kept, pool_status
 from cachescope.controller.readiness import name_taken
 from cachescope.controller.verdicts import Verdict
 from cachescope.kube.rest import Document
@@ -52,16 +52,21 @@ class Members:
                 yield from ((pool["metadata"]["name"], item) for item in conditions if item.get("type") == kind.value)
 
 
-def template_status(seen: Observed, members: Members) -> dict[str, Any]:
-    """The status without its conditions: numbers are those of all pools together, and no label selects their pods."""
-    own = {name: value for name, value in pool_status(seen).items() if name != "selector"}
-    counts = {name: own.get(name, 0) + sum(_count(pool, name) for pool in members.pools) for name in _SUMMED}
+def template_status(seen: Observed, pools: Sequence[Document]) -> dict[str, Any]:
+    """The status without its conditions, of a template or of what was one: numbers are those of all pools together.
+
+    Args:
+        seen: What is known of it.
+        pools: Those that were made of it.
+    """
+    own, before = pool_status(seen), kept(seen)
+    counts = {name: own.get(name, 0) + sum(_count(pool, name) for pool in pools) for name in _SUMMED if name not in before}
     return {**own, **counts}
 
 
 def template_conditions(seen: Observed, members: Members) -> list[Verdict]:
     """What holds of a template."""
-    return [_ready(seen, members), _progressing(members), _degraded(seen, members), *fenced(seen), _guard_outdated(members)]
+    return [_ready(seen, members), _progressing(seen, members), _degraded(seen, members), *fenced(seen), _guard_outdated(members)]
 
 
 def _count(pool: Document, name: str) -> int:
@@ -90,10 +95,13 @@ def _served(members: Members) -> str:
     return f"{told}, {resting} get theirs with their next request" if resting else told
 
 
-def _progressing(members: Members) -> Verdict:
+def _progressing(seen: Observed, members: Members) -> Verdict:
     missing = members.plan.served.keys() - {pool["metadata"]["name"] for pool in members.pools}
     if missing:
         message = f"{len(missing)} pools of tenants are not made yet, {_names(sorted(missing))}"
+        return Verdict(ConditionType.PROGRESSING, "True", Reason.ROLLING_OUT, message)
+    if members.waiting and seen.deployment is not None:
+        message = f"the pool's own engines stay until those of {_names(members.waiting)} serve"
         return Verdict(ConditionType.PROGRESSING, "True", Reason.ROLLING_OUT, message)
     for name, item in members.said(ConditionType.PROGRESSING):
         if item.get("status") == "True":

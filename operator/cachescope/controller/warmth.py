@@ -10,7 +10,7 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass
 
 from cachescope.api.pools import Isolation
@@ -31,15 +31,13 @@ class Signs:
         uid: UID of the pool.
         runs: Whether engines are asked for.
         wanted: Whether a gateway found none for a request.
-        guards: Its guards.
-        ready: UIDs of its ready pods.
+        used: Tells when its guards had a request last, in seconds of the clock of leases; 0.0 for never.
     """
 
     uid: str
     runs: bool
     wanted: bool
-    guards: Iterable[Process] = ()
-    ready: frozenset[str] = frozenset()
+    used: Callable[[], float]
 
 
 class Warmth:
@@ -65,9 +63,12 @@ class Warmth:
             if not signs.wanted and isolation.idle_seconds is not None:
                 return False
         run = self._runs.setdefault(signs.uid, _Run(now, now))
-        run.used = now if signs.wanted else max(run.used, _used(signs, now))
-        left = self.left(signs.uid, isolation, now)
-        return left is None or left > 0
+        if signs.wanted:
+            run.used = now
+        if self._lasts(signs.uid, isolation, now):
+            return True
+        run.used = max(run.used, signs.used())
+        return self._lasts(signs.uid, isolation, now)
 
     def left(self, uid: str, isolation: Isolation, now: float) -> float | None:
         """Seconds until a pool that runs may be stopped, if nobody asks it; `None` where it never is."""
@@ -76,16 +77,25 @@ class Warmth:
             return None
         return max(run.started + isolation.min_warm_seconds, run.used + isolation.idle_seconds) - now
 
-
-def _used(signs: Signs, now: float) -> float:
-    """When it was used last, as far as guards say; 0.0 for never."""
-    guards = {item.statement.pod_uid: item for item in signs.guards if item.statement is not None}
-    silent = any(uid not in guards or guards[uid].life is not Life.LIVE for uid in signs.ready)
-    return now if silent else max((_used_at(guards[uid]) for uid in signs.ready), default=0.0)
+    def _lasts(self, uid: str, isolation: Isolation, now: float) -> bool:
+        left = self.left(uid, isolation, now)
+        return left is None or left > 0
 
 
-def _used_at(guard: Process) -> float:
-    statement = guard.statement
-    if statement is None or not statement.used_ms:
-        return 0.0
-    return guard.moved_at - max(0, statement.tick - statement.used_ms) / 1000
+def last_used(guards: Iterable[Process], ready: Iterable[str], now: float) -> float:
+    """When a pool was used last, as far as its guards say.
+
+    Args:
+        guards: Its guards.
+        ready: UIDs of its ready pods.
+        now: Seconds, on the clock of leases.
+    """
+    found = {item.statement.pod_uid: item for item in guards if item.statement is not None}
+    return max((_used_at(found.get(uid), now) for uid in ready), default=0.0)
+
+
+def _used_at(guard: Process | None, now: float) -> float:
+    if guard is None or guard.statement is None or guard.life is not Life.LIVE:
+        return now
+    said = guard.statement
+    return guard.moved_at - max(0, said.tick - said.used_ms) / 1000 if said.used_ms else 0.0
