@@ -73,6 +73,13 @@ def test_an_expected_failure_of_which_nothing_was_checked_is_named(place: int, s
     assert list(differences((LEAKS, CASE), found)) == [sentence]
 
 
+def test_each_variant_that_an_expected_failure_names_must_be_checked() -> None:
+    two = CASE.model_copy(update={"details": ("letter case", "the first character")})
+    assert list(differences((LEAKS, two), AS_EXPECTED)) == [
+        f"nothing was checked of {MESSAGES}: near salts separate (the first character)"
+    ]
+
+
 def test_each_route_of_an_expected_failure_must_be_checked() -> None:
     both = Failures(rule=Rule.SEPARATES, routes=(MESSAGES, f"{MESSAGES} streamed"), found=Outcome.LEAKS)
     assert list(differences((both,), (failed(Rule.SEPARATES),))) == [
