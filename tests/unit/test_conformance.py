@@ -15,6 +15,7 @@ from cachescope.probe.cases import Asking
 from cachescope.probe.conformance import features, salts
 from cachescope.probe.conformance.checks import Experiment, Outcome, Refusal, Rule, of_experiment
 from cachescope.probe.conformance.profiles import LEAKS, Profile
+from cachescope.probe.conformance.suite import Declared, run
 from cachescope.probe.judgement import Evidence, Judgement, Verdict
 from cachescope.probe.questions import Question
 from cachescope.probe.running import Reply
@@ -137,6 +138,42 @@ async def test_a_version_is_read_where_engines_report_it(path: str, document: di
     found = await features.look(Versioned(path, document), "tiny")
     assert found.reported == reported
     assert found.askings == (Asking("/v1/completions", Dialect.COMPLETION),), "it answers a stream with a whole answer"
+
+
+class Mistaken(Nothing):
+    """An engine that has one route, and answers 200 on another that it only says it cannot serve."""
+
+    async def ask(self, question: Question) -> Reply:
+        answers = {"/v1/completions": {"id": "1"}, "/score": {"error": {"message": "not with this model", "code": 400}}}
+        return Reply(200, json.dumps(answers[question.path]).encode()) if question.path in answers else Reply(404)
+
+
+async def test_a_route_that_answers_200_with_an_error_is_not_served() -> None:
+    found = await features.look(Mistaken(), "tiny")
+    assert {path: status for path, status in found.routes.items() if status != 404} == {"/v1/completions": 200, "/score": 400}
+    assert found.askings == (Asking("/v1/completions", Dialect.COMPLETION),)
+
+
+class Half(Nothing):
+    """An engine that says 200 to each salt, and in the answer what it thinks of it."""
+
+    async def ask(self, question: Question) -> Reply:
+        if question.path != "/v1/completions":
+            return Reply(404)
+        salt = question.body.get("cache_salt")
+        document = {"error": {"code": 400}} if salt == 7 else {"error": "no"} if isinstance(salt, list) else {"id": "1"}
+        return Reply(200, json.dumps(document).encode())
+
+    async def document(self, path: str) -> dict[str, object] | None:
+        return {"data": [{"id": "tiny"}]} if path == "/v1/models" else None
+
+
+async def test_what_is_no_salt_is_not_refused_by_half_an_answer() -> None:
+    report = await run(Half(), Declared("half", "1", Profile.SALTED), seed=SEED, tries=2)
+    limits = {result.detail: (result.found, result.passed) for result in report.results if result.rule is Rule.LIMITS}
+    assert limits["a number"] == (Outcome.REFUSED, True)
+    assert limits["a list"] == (Outcome.FAILED, False)
+    assert limits["empty"] == (Outcome.ACCEPTED, False)
 
 
 ARGUMENTS = ["conformance", "--engine-url", "http://127.0.0.1:1", "--engine", "none", "--version", "1"]

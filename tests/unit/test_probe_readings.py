@@ -60,6 +60,26 @@ def test_a_stream_with_an_error_in_it_is_not_complete() -> None:
     assert read(events({"choices": [{}]}, {"error": None}), streamed=True).complete
 
 
+@pytest.mark.parametrize(
+    ("reply", "outcome"),
+    [
+        (Reply(200, b'{"id": "1"}'), 200),
+        (Reply(200, events({"choices": [{}]}), streamed=True), 200),
+        (Reply(200, b'{"error": {"message": "no", "code": 400}}'), 400),
+        (Reply(200, b'{"object": "error", "message": "no", "code": 400}'), 400),
+        (Reply(200, events({"choices": [{}]}, {"error": {"code": 500}}), streamed=True), 500),
+        (Reply(200, b'{"error": {"message": "no", "code": "invalid"}}'), 0),
+        (Reply(200, b'{"error": "no"}'), 0),
+        (Reply(200, b"<html>"), 0),
+        (Reply(404, b'{"error": {"code": 400}}'), 404),
+        (Reply(404, b'{"id": "1"}'), 404),
+        (Reply(0), 0),
+    ],
+)
+def test_an_error_under_200_is_an_error(reply: Reply, outcome: int) -> None:
+    assert reply.outcome == outcome
+
+
 def test_counters_are_summed_over_engines_and_over_tiers() -> None:
     text = "\n".join([
         "# TYPE vllm:prefix_cache_hits_total counter",

@@ -54,6 +54,9 @@ VERSIONS = [
     ("vLLM", "0.25.0", "/v1/chat/completions/batch", BROKEN),
     ("vLLM", "0.31.0", "/v1/chat/completions/batch", ENFORCED),
     ("vLLM", "0.11.0", "/v1/messages", UNSUPPORTED),
+    # Seen by the conformance suite; as a whole it is broken by adapters, which the suite does not try.
+    *[("vLLM", "0.12.0", path, BROKEN) for path in (CHAT, "/v1/completions", "/v1/responses")],
+    ("vLLM", "0.12.0", "/v1/messages", UNSUPPORTED),
     ("vLLM", "0.26.0", "/v1/messages", UNSUPPORTED),
     ("vLLM", "0.27.0", "/v1/messages", BROKEN),
     ("vLLM", "0.31.0", "/v1/messages", ENFORCED),

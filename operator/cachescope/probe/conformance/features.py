@@ -13,7 +13,6 @@ from cachescope.probe.cases import Asking, Case, Identity
 from cachescope.probe.judgement import Verdict
 from cachescope.probe.questions import DIALECTS, STREAMED, Question, body
 from cachescope.probe.running import Prober, Reply
-from cachescope.probe.usage import read
 
 CANDIDATES: Mapping[str, Dialect] = {path: route.dialect for (_, path), route in ROUTES.items() if route.dialect in DIALECTS}
 """Routes that reach a cache, under the paths that OpenAI-compatible engines give them."""
@@ -46,7 +45,7 @@ class Features:
     """What an engine offers.
 
     Attributes:
-        routes: Status of a plain request, by path.
+        routes: What became of a plain request, by path: `Reply.outcome`.
         streams: Paths whose answers can be streamed.
         counter: Whether the engine counts the tokens that it finds.
         reported: The version that it reports; `None` if it reports none.
@@ -95,9 +94,9 @@ async def look(target: Target, model: str) -> Features:
 
 
 async def _status(target: Target, path: str, dialect: Dialect, model: str, *, streamed: bool = False) -> tuple[int, bool]:
-    """Status of a plain request, and whether it was answered by a whole stream."""
+    """What became of a plain request, and whether it was answered by a whole stream."""
     reply = await target.ask(Question(path, {}, body(dialect, model, "hello", streamed=streamed)))
-    return reply.status, reply.status == 200 and reply.streamed and read(reply.content, streamed=True).complete
+    return reply.outcome, reply.outcome == 200 and reply.streamed
 
 
 async def _version(target: Target) -> str | None:

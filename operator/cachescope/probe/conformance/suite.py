@@ -99,7 +99,7 @@ async def _result(prober: Prober, check: Check) -> Result:
 async def _refusal(prober: Prober, check: Refusal) -> Result:
     asking = check.asking
     content = body(asking.dialect, prober.model, "hello", streamed=asking.streamed)
-    status = (await prober.ask(Question(asking.path, {}, {**content, **asking.fields}))).status
+    status = (await prober.ask(Question(asking.path, {}, {**content, **asking.fields}))).outcome
     outcome = Outcome.REFUSED if status in REFUSALS else Outcome.ACCEPTED if status == 200 else Outcome.FAILED
     passed = outcome is Outcome.REFUSED
     return Result(check.rule, check.detail, route(asking), REFUSED_ONLY, outcome, passed, f"answered with {status or 'nothing'}")
