@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from e2e.cluster.commands import wait_until
 from e2e.cluster.errors import ClusterSetupError
-from e2e.cluster.local.processes import Process, ProcessTable, Program, alive, end, identify, parse_stat
+from e2e.cluster.local.processes import Process, ProcessTable, Program, alive, end, identify, parse_stat, with_command_line
 from e2e.cluster.progress import Progress
 
 SLEEP = (sys.executable, "-c", "import signal; signal.pause()")
@@ -72,6 +73,8 @@ def test_a_process_whose_record_was_lost_is_adopted(tmp_path: Path) -> None:
     processes.ensure(program)
     started = processes.records()["sleeper"].process
     (tmp_path / "processes.json").unlink()
+    # For a moment after it began a process has no command line to be found by.
+    assert wait_until(lambda: with_command_line(program.argv) == started, seconds=10)
     assert not processes.ensure(program)
     assert processes.records()["sleeper"].process == started
     processes.stop("sleeper")
