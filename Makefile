@@ -49,7 +49,7 @@ integration: cluster ## Real API server, real Envoy; faults of the fence are in 
 	@# No test here uses hypothesis; its plugin would import it at the very end, where CPython 3.11 can trip over kopf's garbage.
 	$(RUN) -m pytest tests/integration -q -p no:hypothesispytest $(WITHOUT_FAULTS)
 
-e2e: NAMES := operator gateway guard vllm-cpu
+e2e: NAMES := operator gateway guard vllm-cpu stub-engine llama-cpp
 e2e: cluster images ## The real pool on the real cluster; faults of the fence are in `make faults`
 	$(RUN) -m pytest e2e/tests -q $(WITHOUT_FAULTS)
 
