@@ -21,7 +21,8 @@ from e2e.stack.node_firewall import undisturbed
 from e2e.stack.waiting import until
 from e2e.tests.test_network import CONNECT, CONNECTED, REFUSED
 
-SOLO, OFF = "solo", "off"
+SOLO, OFF, SLEEPY = "solo", "off", "sleepy"
+IDLE_SECONDS = 60
 CHOSEN = ("blue", "green", "red")
 TRIES, NETWORK_TRIES = 50, 10
 TOKENS = 400
@@ -50,7 +51,19 @@ def claim(place: Site, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str
 
 
 @pytest.fixture(scope="module")
-def solo(place: Site, claim: str) -> Iterator[str]:
+def sleepy(place: Site, claim: str) -> Iterator[str]:
+    """A pool whose engines are stopped when nobody asks them; it falls asleep while other tests run."""
+    kubectl.run("label", "tenant", "violet", "tier=sleepy", "--overwrite", namespace=place.namespace)
+    isolation = {"tenants": {"matchLabels": {"tier": "sleepy"}}, "idleSeconds": IDLE_SECONDS, "minWarmSeconds": 1}
+    kubectl.apply([_pool(place, SLEEPY, claim, **isolation)], place.namespace)
+    single_tenants.await_pools(SLEEPY, place.namespace, "violet")
+    until(lambda: _serves(place, "violet", SLEEPY), "violet is served", single_tenants.READY_SECONDS)
+    yield SLEEPY
+    _delete(place, SLEEPY)
+
+
+@pytest.fixture(scope="module")
+def solo(place: Site, claim: str, sleepy: str) -> Iterator[str]:  # noqa: ARG001 - it is made first, and has time
     """The pool of each tenant's own engines, ready."""
     kubectl.apply([_pool(place, SOLO, claim, tenants={"matchLabels": {"tier": "own"}})], place.namespace)
     single_tenants.await_pools(SOLO, place.namespace, *CHOSEN)
@@ -132,6 +145,19 @@ def test_a_tenant_that_is_made_anew_gets_new_engines(place: Site, solo: str) -> 
     with place.client("green") as who:
         assert _cached(who, solo, text) < TOKENS / 2
         assert _cached(who, solo, text) > TOKENS / 2
+
+
+def test_idle_engines_stop_and_start_again_when_they_are_asked(place: Site, solo: str, sleepy: str) -> None:  # noqa: ARG001 - as above
+    def replicas() -> int:
+        return int(single_tenants.pools_of(sleepy, place.namespace)["violet"]["spec"]["replicas"])
+
+    until(lambda: replicas() == 0 and not single_tenants.pods_of(sleepy, "violet", place.namespace), "they stop", 4 * IDLE_SECONDS)
+    with place.client("violet") as who, pytest.raises(openai.InternalServerError) as refused:
+        _cached(who, sleepy, "is anybody there?")
+    assert refused.value.status_code == 503
+    assert refused.value.response.headers["retry-after"] == "1"
+    until(lambda: _serves(place, "violet", sleepy), "the request started them, and a later one is served", 120)
+    assert replicas() == 1
 
 
 def test_sharing_is_refused_where_the_engine_knows_no_salts(place: Site, claim: str) -> None:
