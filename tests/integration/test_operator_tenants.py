@@ -1,4 +1,4 @@
-"""The operator on a real API server, with engines for each tenant: they are made, healed and deleted, and it is silent otherwise."""
+"""The operator on a real API server, with engines for each tenant: made, healed and deleted, and silent when nothing changed."""
 
 from __future__ import annotations
 
