@@ -79,6 +79,18 @@ class TemplateBench(Bench):
         status = {"conditions": [{"type": "Ready", "status": str(ready)}]}
         return self.api._store(f"{collection_of('Pod', 'ns')}/{name}", {"kind": "Pod", "metadata": metadata, "status": status})
 
+    def delete_pool(self, name: str) -> None:
+        """Somebody deletes a pool, and the cluster what it owns."""
+        uid = self.found("ServingPool", name)["metadata"]["uid"]
+        self.remove("ServingPool", name)
+        owned = [
+            item
+            for item in self.api.objects.values()
+            if any(owner["uid"] == uid for owner in item["metadata"].get("ownerReferences") or ())
+        ]
+        for item in owned:
+            self.remove(item["kind"], item["metadata"]["name"])
+
     def guard_of(self, name: str, pod: str = "") -> LeasedProcess:
         """A guard of a tenant's engines, in a pod of that name."""
         metadata = self.pool_of(name)["metadata"]

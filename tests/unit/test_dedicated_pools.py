@@ -9,10 +9,11 @@ import pytest
 from cachescope.api.pools import DedicatedTo
 from cachescope.controller.store import Key
 from cachescope.core.epochs import target_name
+from cachescope.core.errors import ClusterError
 from cachescope.core.types import TargetKind
 from cachescope.kube.kinds import path_of
 from cachescope.manifests.dedicated import dedicated_name
-from tests.unit.controller_bench import POOL, tenant
+from tests.unit.controller_bench import POOL, POOL_KEY, tenant
 from tests.unit.template_bench import PER_TENANT, TemplateBench
 
 POOL_OF_FORGED = Key("ServingPool", "ns", "tiny-0123456789")
@@ -182,3 +183,65 @@ async def test_a_pool_of_a_tenant_that_is_no_tenant_gets_no_engines(bench: Templ
     assert not bench.has_engines(name)
     await bench.settle()
     assert bench.served() == {"red"}, "the template deletes it"
+
+
+async def test_a_pool_that_is_deleted_comes_back_while_its_tenant_is_there(bench: TemplateBench) -> None:
+    await bench.begin("red")
+    before = bench.pool_of("red")
+    bench.delete_pool(before["metadata"]["name"])
+    await bench.settle()
+    after = bench.pool_of("red")
+    assert after["metadata"]["name"] == before["metadata"]["name"]
+    assert after["metadata"]["uid"] != before["metadata"]["uid"]
+
+
+async def test_what_is_in_the_way_of_one_tenant_holds_up_no_other_and_is_said(
+    bench: TemplateBench, caplog: pytest.LogCaptureFixture
+) -> None:
+    await bench.begin("red", "blue")
+    name = bench.pool_of("red")["metadata"]["name"]
+    bench.delete_pool(name)
+    theirs = copy.deepcopy(POOL)
+    theirs["metadata"] |= {"name": name, "uid": "uid-of-theirs"}
+    bench.declare(theirs, model={"name": "other", "source": {"imagePath": "/models/other"}})
+    bench.delete_pool(bench.pool_of("blue")["metadata"]["name"])
+    bench.due.clear()
+    await bench.settle()
+    assert bench.served() == {"blue"}
+    assert bench.condition("ServingPool", "tiny", "Degraded") == ("True", "NameTaken")
+    assert POOL_KEY in bench.due, "nobody tells when it goes"
+    assert [record.getMessage() for record in caplog.records].count("pool of a tenant not written") == 1
+    bench.remove("ServingPool", name)
+    await bench.settle()
+    assert bench.served() == {"red", "blue"}
+    assert bench.condition("ServingPool", "tiny", "Degraded") == ("False", "Healthy")
+
+
+async def test_a_cluster_that_refuses_one_pool_gets_the_others_and_is_asked_again(bench: TemplateBench) -> None:
+    await bench.begin("red")
+    bench.declare(tenant("blue"))
+    bench.declare(tenant("green"))
+    await bench.pass_over()
+    refused = bench.pool_of("blue")["metadata"]["name"]
+    for name in ("blue", "green"):
+        bench.remove("ServingPool", bench.pool_of(name)["metadata"]["name"])
+    bench.api.refused = {f"servingpools/{refused}"}
+    with pytest.raises(ClusterError):
+        await bench.pass_over()
+    assert bench.served() == {"red", "green"}
+    assert bench.condition("ServingPool", "tiny", "Progressing") == ("True", "RollingOut")
+    bench.api.refused = set()
+    await bench.settle()
+    assert bench.served() == {"red", "green", "blue"}
+
+
+async def test_no_pool_of_a_tenant_is_compared_for_the_name_of_its_model(bench: TemplateBench) -> None:
+    await bench.begin("red")
+    name = bench.pool_of("red")["metadata"]["name"]
+    for found in ("tiny", name):
+        assert bench.condition("ServingPool", found, "Degraded") == ("False", "Healthy")
+    younger = copy.deepcopy(POOL)
+    younger["metadata"] |= {"name": "younger", "uid": "pool-uid-younger", "creationTimestamp": "2026-03-01T00:00:00Z"}
+    bench.declare(younger)
+    await bench.pools.reconcile(Key("ServingPool", "ns", "younger"), 0)
+    assert "the older pool 'tiny'" in bench.message("ServingPool", "younger", "Degraded")

@@ -19,7 +19,7 @@ OTHER_FENCE: Document = {"leaseSeconds": 30}
 async def bench() -> TemplateBench:
     """A pool that all its tenants share, with a pod."""
     made = TemplateBench()
-    await made.begin("red", "blue", isolation=SHARED)
+    await made.begin("red", "blue", isolation=SHARED, replicas=2)
     made.run_pod("tiny", "p")
     return made
 
@@ -58,9 +58,9 @@ def _owner(bench: TemplateBench, revision: str) -> str:
 
 async def test_own_engines_stay_as_they_are_until_every_tenants_engines_serve(bench: TemplateBench) -> None:
     before = template_of(bench)
-    bench.declare(POOL, isolation=PER_TENANT, fence=OTHER_FENCE, replicas=3)
+    bench.declare(POOL, isolation=PER_TENANT, fence=OTHER_FENCE, replicas=1)
     await bench.settle()
-    assert bench.found("Deployment", "tiny")["spec"]["replicas"] == 1
+    assert bench.found("Deployment", "tiny")["spec"]["replicas"] == 2
     assert bench.served() == {"red", "blue"}
     serve(bench, "red")
     await bench.settle()
@@ -75,6 +75,38 @@ async def test_own_engines_stay_as_they_are_until_every_tenants_engines_serve(be
     assert left(bench) == []
     assert bench.found("EpochLedger", "tiny")
     assert bench.condition("ServingPool", "tiny", "Ready") == ("True", "Routable")
+
+
+async def test_own_engines_stay_until_every_gateway_routes_to_as_many_as_are_asked_for(bench: TemplateBench) -> None:
+    bench.declare(POOL, isolation=PER_TENANT, replicas=2)
+    await bench.settle()
+    other = gateway(bench, "other")
+    other.write()
+    for number in (0, 1):
+        for name in ("red", "blue"):
+            uid, pool = bench.pool_of(name)["metadata"]["uid"], bench.pool_of(name)["metadata"]["name"]
+            routed[uid] = (*routed.get(uid, ()), str(bench.run_pod(pool, f"{name}-{number}")["metadata"]["uid"]))
+        gateway(bench).write(routable=dict(routed), tick=50 + number)
+        await bench.settle()
+        assert bench.condition("ServingPool", "tiny", "Ready") == ("True", "Routable")
+        assert bench.has_engines()
+    other.write(routable=dict(routed))
+    await bench.settle()
+    assert not bench.has_engines()
+
+
+async def test_tenants_engines_stay_until_every_gateway_routes_to_the_pools_own(bench: TemplateBench) -> None:
+    bench.declare(POOL, isolation=PER_TENANT)
+    await bench.settle()
+    bench.declare(POOL, isolation=SHARED)
+    one, other = gateway(bench, "one"), gateway(bench, "other")
+    one.write(routable={"pool-uid-1": ("uid-p",)})
+    other.write()
+    await bench.settle()
+    assert bench.served() == {"red", "blue"}
+    other.write(released=True)
+    await bench.settle()
+    assert bench.served() == set()
 
 
 async def test_own_engines_are_healed_while_they_wait(bench: TemplateBench) -> None:

@@ -87,6 +87,12 @@ def test_what_one_tenants_pool_says_the_template_says(kind: ConditionType, said:
     assert found(kind, members(of_tenant("red"), of_tenant("blue"))).status == "False"
 
 
+def test_own_engines_that_are_still_there_are_progress() -> None:
+    for these, whose in ((members(of_tenant("red")), "all tenants"), (members(of_tenant("red", DOWN)), "tiny-red")):
+        verdict = found(ConditionType.PROGRESSING, these, deployment=deployment())
+        assert (verdict.status, verdict.message.endswith(f"routes to those of {whose}")) == ("True", True)
+
+
 def test_pools_that_are_still_to_be_made_are_progress() -> None:
     verdict = found(ConditionType.PROGRESSING, members(of_tenant("red"), missing=["blue"]))
     assert (verdict.status, verdict.message) == ("True", "1 pools of tenants are not made yet, tiny-blue")

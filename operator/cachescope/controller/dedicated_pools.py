@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from cachescope.api.pools import DedicatedTo, ServingPool
 from cachescope.controller.installation import Installation
 from cachescope.controller.isolation_plans import Plan, plan, without_tenant
-from cachescope.controller.mode_changes import gives_way
+from cachescope.controller.mode_changes import gives_way, takes_over
 from cachescope.controller.origins import made_of
 from cachescope.controller.pod_faults import ready
 from cachescope.controller.store import Key, key_of
@@ -82,13 +82,12 @@ class DedicatedPools:
             raise next((error for error in failed if not isinstance(error, ConflictError)), failed[0])
         return faults
 
-    async def of_another(self, document: Document, pool: ServingPool | None, *, routable: int) -> None:
+    async def of_another(self, document: Document, pool: ServingPool | None) -> None:
         """What was made of a pool that is no template any more, or one whose spec is refused.
 
         Args:
             document: The pool.
             pool: The same, read; `None` while its spec is refused.
-            routable: Number of its own engine pods that gateways route to.
 
         Raises:
             ClusterError: One could not be deleted.
@@ -97,7 +96,7 @@ class DedicatedPools:
         existing = made_of(store, document)
         gone = without_tenant(store.all("Tenant", document["metadata"]["namespace"]), existing)
         await self._delete(gone, "its tenant is gone")
-        if pool is not None and (routable or gives_way(pool)):
+        if pool is not None and (gives_way(pool) or takes_over(self.site, document)):
             await self._delete((item for item in existing if item not in gone), "tenants share engines, or reuse nothing")
 
     async def _delete(self, pools: Iterable[Document], why: str) -> None:

@@ -4,6 +4,7 @@ Rules:
 
 - a pool's own engines are made of what was built in mode `Shared` or `Disabled`; in mode `PerTenant` nothing is built: those that
   there are stay as they are until every tenant's engines serve, or rest because nobody asks them;
+- engines serve once every gateway routes to as many as are asked for: so nobody is refused, and none of them is overrun;
 - with `InPlace` the old engines go at once, and the pool serves nobody meanwhile: that is the remedy where GPUs are short;
 - the Deployment goes first, and what its pods still need once they are gone.
 """
@@ -14,6 +15,7 @@ import logging
 
 from cachescope.api.pools import ServingPool
 from cachescope.controller.installation import Installation
+from cachescope.controller.lease_book import Life
 from cachescope.controller.watched_kinds import CHILDREN, WATCHED
 from cachescope.core.labels import POOL_LABEL
 from cachescope.kube.kinds import collection_of
@@ -27,6 +29,14 @@ _KINDS = tuple(kind.kind for kind in WATCHED if kind.selector == CHILDREN and ki
 def gives_way(pool: ServingPool) -> bool:
     """Whether old engines go before new ones serve."""
     return pool.spec.rollout.strategy == "InPlace"
+
+
+def takes_over(site: Installation, pool: Document) -> bool:
+    """Whether a pool's engines may serve in the place of others: every gateway routes to as many as are asked for."""
+    asked = int((pool.get("spec") or {}).get("replicas", 1))
+    said = [item.statement for item in site.leases.gateways() if item.life is Life.LIVE and item.statement is not None]
+    live = [item for item in said if not item.released]
+    return bool(live) and all(len(item.routable.get(pool["metadata"]["uid"], ())) >= asked for item in live)
 
 
 def own_deployment(site: Installation, pool: Document) -> Document | None:

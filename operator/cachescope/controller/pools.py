@@ -18,7 +18,7 @@ from cachescope.controller.dedicated_pools import DedicatedPools, unfinished
 from cachescope.controller.held_pools import declared, held
 from cachescope.controller.installation import Installation
 from cachescope.controller.isolation_plans import Plan
-from cachescope.controller.mode_changes import gives_way, own_deployment, retire
+from cachescope.controller.mode_changes import gives_way, own_deployment, retire, takes_over
 from cachescope.controller.new_identities import NewIdentities
 from cachescope.controller.observed_pools import Fault, Observed, elder_of, elders_of_adapters
 from cachescope.controller.origins import epoch_uid, fault_of_origin, made_of
@@ -214,9 +214,7 @@ class Pools:
     async def _pools_of_no_template(self, this: Pass) -> None:
         """Once its own engines serve, what was made of the pool while it was a template goes."""
         if this.tenants is None and made_of(self.site.store, this.document):
-            pool = None if this.invalid else this.pool
-            routable = self._observed(this, pool).routable if pool else 0
-            await self._dedicated.of_another(this.document, pool, routable=routable)
+            await self._dedicated.of_another(this.document, None if this.invalid else this.pool)
 
     async def _new_identities(self, this: Pass) -> None:
         if this.pool is not None and this.pool.spec.dedicated_to is not None and not this.invalid:
@@ -226,9 +224,10 @@ class Pools:
         """Whether the pool's own engines are to go, or gone: its tenants have theirs."""
         if this.pool is None or this.tenants is None:
             return False
+        if gives_way(this.pool) or own_deployment(self.site, this.document) is None:
+            return True
         made = made_of(self.site.store, this.document)
-        stay = own_deployment(self.site, this.document) is not None and unfinished(made, this.tenants.served)
-        return gives_way(this.pool) or not stay
+        return not unfinished(made, this.tenants.served) and all(takes_over(self.site, item) for item in made)
 
     async def _children(self, this: Pass) -> None:
         if self._retires(this):

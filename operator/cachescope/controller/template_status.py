@@ -100,8 +100,9 @@ def _progressing(seen: Observed, members: Members) -> Verdict:
     if missing:
         message = f"{len(missing)} pools of tenants are not made yet, {_names(sorted(missing))}"
         return Verdict(ConditionType.PROGRESSING, "True", Reason.ROLLING_OUT, message)
-    if members.waiting and seen.deployment is not None:
-        message = f"the pool's own engines stay until those of {_names(members.waiting)} serve"
+    if seen.deployment is not None:
+        whose = _names(members.waiting) or "all tenants"
+        message = f"the pool's own engines stay until every gateway routes to those of {whose}"
         return Verdict(ConditionType.PROGRESSING, "True", Reason.ROLLING_OUT, message)
     for name, item in members.said(ConditionType.PROGRESSING):
         if item.get("status") == "True":
