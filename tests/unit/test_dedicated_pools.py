@@ -12,6 +12,7 @@ from cachescope.core.epochs import target_name
 from cachescope.core.errors import ClusterError
 from cachescope.core.types import TargetKind
 from cachescope.kube.kinds import path_of
+from cachescope.kube.rest import Document
 from cachescope.manifests.dedicated import dedicated_name
 from tests.unit.controller_bench import POOL, POOL_KEY, tenant
 from tests.unit.template_bench import PER_TENANT, TemplateBench
@@ -245,3 +246,30 @@ async def test_no_pool_of_a_tenant_is_compared_for_the_name_of_its_model(bench: 
     bench.declare(younger)
     await bench.pools.reconcile(Key("ServingPool", "ns", "younger"), 0)
     assert "the older pool 'tiny'" in bench.message("ServingPool", "younger", "Degraded")
+
+
+def scope(name: str, *pools: str, **spec: object) -> Document:
+    metadata = {"name": name, "namespace": "ns", "uid": f"scope-uid-{name}", "generation": 0}
+    rule = {"class": "Tenant", "pools": list(pools), "tenants": ["red"], **spec}
+    return {"apiVersion": POOL["apiVersion"], "kind": "CacheScope", "metadata": metadata, "spec": rule}
+
+
+async def test_a_scope_that_names_a_tenants_pool_is_told_to_name_the_template(bench: TemplateBench) -> None:
+    await bench.begin("red")
+    name = bench.pool_of("red")["metadata"]["name"]
+    for scoped, pools, said in (("good", ["tiny"], "Accepted"), ("wrong", [name], "ReferenceNotFound")):
+        bench.declare(scope(scoped, *pools))
+        await bench.scopes.reconcile(Key("CacheScope", "ns", scoped), 0)
+        assert bench.condition("CacheScope", scoped, "Accepted")[1] == said
+    assert "(name 'tiny', that it was made of)" in bench.message("CacheScope", "wrong", "Accepted")
+
+
+@pytest.mark.parametrize(
+    ("mode", "said"), [("Shared", "usable now"), ("PerTenant", "shared by its tenants"), ("Disabled", "shared by")]
+)
+async def test_nothing_is_public_where_tenants_share_no_engines(bench: TemplateBench, mode: str, said: str) -> None:
+    await bench.begin("red", isolation={"mode": mode}, sharing={"stage": "Public"})
+    bench.declare(scope("s", "tiny", **{"class": "Public"}))
+    await bench.scopes.reconcile(Key("CacheScope", "ns", "s"), 0)
+    assert bench.condition("CacheScope", "s", "Accepted") == ("True", "NothingPublic")
+    assert said in bench.message("CacheScope", "s", "Accepted")

@@ -13,6 +13,7 @@ from cachescope.api.documents import parse
 from cachescope.api.public_sources import PublicSource
 from cachescope.api.scopes import CacheScope
 from cachescope.controller.installation import Installation
+from cachescope.controller.origins import named_by, template_uid
 from cachescope.controller.store import Key
 from cachescope.controller.verdicts import Verdict, accepted_spec, report
 from cachescope.core.errors import SpecError
@@ -55,6 +56,7 @@ class Scopes:
         strangers = sorted({item.tenant for item in spec.applications} - set(spec.tenants))
         return [
             *self._missing("ServingPool", scope.namespace, spec.pools),
+            *self._of_one_tenant(scope.namespace, spec.pools),
             *self._missing("Tenant", scope.namespace, spec.tenants),
             *self._missing("PublicSource", scope.namespace, spec.public_sources),
             *(f"Tenant {name!r} of an application, which must be one of spec.tenants" for name in strangers),
@@ -63,18 +65,26 @@ class Scopes:
     def _missing(self, kind: str, namespace: str, names: Iterable[str]) -> list[str]:
         return [f"{kind} {name!r}" for name in dict.fromkeys(names) if self.site.store.get(kind, namespace, name) is None]
 
+    def _of_one_tenant(self, namespace: str, names: Iterable[str]) -> Iterator[str]:
+        """Pools that were made of others for one tenant: a rule for those holds for them, and one that names them for nothing."""
+        for name in dict.fromkeys(names):
+            pool = self.site.store.get("ServingPool", namespace, name)
+            if pool is not None and template_uid(pool):
+                yield f"ServingPool {name!r}, which is of one tenant (name {named_by(pool)!r}, that it was made of)"
+
     def _lacking(self, scope: CacheScope) -> str:
         """What a scope of class `Public` lacks for anything to be public now; empty when there can be."""
         if scope.spec.scope_class is not ScopeClass.PUBLIC:
             return ""
         if not any(self._shares_publicly(scope.namespace, name) for name in scope.spec.pools):
-            return "none of its pools is at stage Public, or an incident stopped public sharing there"
+            return "none of its pools is shared by its tenants at stage Public, or an incident stopped public sharing there"
         return "" if any(self._usable(scope)) else "none of its publicSources is usable now"
 
     def _shares_publicly(self, namespace: str, name: str) -> bool:
         pool = self.site.store.get("ServingPool", namespace, name) or {}
         stage = ((pool.get("spec") or {}).get("sharing") or {}).get("stage")
-        return stage == "Public" and not (pool.get("status") or {}).get("publicStopped")
+        status = pool.get("status") or {}
+        return stage == "Public" and not status.get("publicStopped") and status.get("mode", "Shared") == "Shared"
 
     def _usable(self, scope: CacheScope) -> Iterator[bool]:
         for name in scope.spec.public_sources:
