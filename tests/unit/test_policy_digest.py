@@ -56,6 +56,9 @@ COUNTS = [
     ("ServingPool", ("spec", "model", "name")),
     ("ServingPool", ("spec", "sharing")),
     ("ServingPool", ("spec", "engine", "adapters")),
+    ("ServingPool", ("spec", "engine", "type")),
+    ("ServingPool", ("spec", "isolation")),
+    ("ServingPool", ("spec", "dedicatedTo")),
     ("Secret", ("data", "k")),
     ("Secret", ("metadata", "resourceVersion")),
     ("Namespace", ("metadata", "labels")),
@@ -82,6 +85,17 @@ def test_what_gateways_compile_counts(kind: str, path: tuple[str, ...]) -> None:
 @pytest.mark.parametrize(("kind", "path"), COUNTS_NOT)
 def test_what_they_do_not_compile_counts_not(kind: str, path: tuple[str, ...]) -> None:
     assert policy_items(kind, changed(kind, *path)) == policy_items(kind, DOCUMENTS[kind])
+
+
+@pytest.mark.parametrize("field", ["version", "args", "env"])
+def test_what_decides_on_which_routes_an_engine_may_be_shared_counts_where_it_can(field: str) -> None:
+    """Of another engine than vLLM, whose routes are all alike in that."""
+
+    def items(engine: Document) -> bytes:
+        return policy_items("ServingPool", changed("ServingPool", "spec", "engine", value=engine))
+
+    assert items({"type": "SGLang", field: ["a"]}) != items({"type": "SGLang", field: ["b"]})
+    assert items({"type": "vLLM", field: ["a"]}) == items({field: ["b"]})
 
 
 def test_a_pool_without_adapters_counts_as_for_gateways_that_know_of_none() -> None:

@@ -95,10 +95,23 @@ def _declared(document: Document) -> Document:
 
 def _pool(document: Document) -> Document:
     spec = document["spec"]
-    model, adapters = spec.get("model") or {}, (spec.get("engine") or {}).get("adapters") or []
-    # A pool without adapters counts as it did before there were any.
-    named = {"adapters": [adapter.get("name") for adapter in adapters]} if adapters else {}
-    return {"allowedTenants": spec.get("allowedTenants"), "model": model.get("name"), "sharing": spec.get("sharing"), **named}
+    model, engine = spec.get("model") or {}, spec.get("engine") or {}
+    # A pool that says nothing of these counts as it did before there were any.
+    added = {
+        "adapters": [adapter.get("name") for adapter in engine.get("adapters") or []],
+        "isolation": spec.get("isolation"),
+        "dedicatedTo": spec.get("dedicatedTo"),
+        "engine": _engine(engine),
+    }
+    said = {name: value for name, value in added.items() if value}
+    return {"allowedTenants": spec.get("allowedTenants"), "model": model.get("name"), "sharing": spec.get("sharing"), **said}
+
+
+def _engine(engine: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What decides how tenants are kept apart, and on which routes. Of vLLM every route that is served is alike in that."""
+    if engine.get("type", "vLLM") == "vLLM":
+        return {}
+    return {name: engine.get(name) for name in ("type", "version", "args", "env")}
 
 
 def _secret(document: Document) -> Document:
