@@ -14,11 +14,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 from cachescope.engines.facts import Mode
 from cachescope.engines.routes import Capability
 from cachescope.engines.settings_of import PlatformSetting
 from cachescope.engines.verdicts import RouteVerdict, Verdict
+
+
+ALREADY: Final = "; use isolation PerTenant"
+"""The remedy that needs nobody any more where it was chosen."""
 
 
 class Isolation(StrEnum):
@@ -70,7 +75,7 @@ def _mode(verdict: Verdict, wished: Isolation) -> tuple[Mode, str]:
         return Mode.PER_TENANT, "each tenant has engines of its own, as isolation PerTenant asks"
     reason = _not_shared(verdict)
     if reason:
-        return Mode.PER_TENANT, f"each tenant has engines of its own: {reason}"
+        return Mode.PER_TENANT, f"each tenant has engines of its own: {reason.removesuffix(ALREADY)}"
     return Mode.SHARED, f"{verdict.engine.value} {verdict.version} keeps salts apart on {', '.join(verdict.enforced)}"
 
 
