@@ -51,16 +51,28 @@ class Pod:
         world: The path.
         pool: Name of its pool.
         number: Which pod; its engine's cache goes with it.
+        pool_uid: UID of its pool.
+        engine: Its engine; without one, one that knows no salts.
+        caching: What keeps requests apart in it.
     """
 
-    def __init__(self, world: SingleTenantPath, pool: str, number: int) -> None:
-        self.pool, self.pool_uid = pool, f"uid-of-{pool}"
-        self.uid, self.address = f"pod-{pool}-{number}", f"10.0.{len(world.pods)}.{number}:8000"
-        self.engine = UnsaltedEngine()
+    def __init__(
+        self,
+        world: WholePath,
+        pool: str,
+        number: int,
+        *,
+        pool_uid: str = "",
+        engine: PrefixCachingEngine | None = None,
+        caching: Caching = Caching.ONE_CACHE,
+    ) -> None:
+        self.pool, self.pool_uid = pool, pool_uid or f"uid-of-{pool}"
+        self.uid, self.address = f"pod-{pool}-{number}", f"10.0.0.{number + 1}:8000"
+        self.engine = engine or UnsaltedEngine()
         self.folder = world.folder / "pods" / self.uid
         self.folder.mkdir()
         self._world = world
-        self.start()
+        self.start(caching)
 
     def start(self, caching: Caching = Caching.ONE_CACHE) -> None:
         """Start its guard, as often as it likes, beside the same engine."""
@@ -68,7 +80,7 @@ class Pod:
         keys = KeyFolder(Path("/nowhere"), lambda: world.clock_ms)
         keys.ring = permit_keys(world.snapshot().keys.root, self.pool_uid)
         loaded = Loaded(EngineDigests(*(Digest(f"sha256:{digit * 64}") for digit in "123")))
-        told = {"pod_uid": self.uid, "caching": caching, "engine_type": ENGINE, "state_folder": self.folder}
+        told = {"pod_uid": self.uid, "caching": caching, "engine_type": self._type, "state_folder": self.folder}
         settings = settings_of(self.pool_uid, world.pool_target(), **told)
         self.process = GuardProcess(
             settings,
@@ -84,6 +96,10 @@ class Pod:
         running.background = None
         self.guard = Guard(self.engine, running)
         self.write_lease()
+
+    @property
+    def _type(self) -> str:
+        return ENGINE if isinstance(self.engine, UnsaltedEngine) else "vLLM"
 
     def write_lease(self) -> None:
         """What the guard does in each round."""
@@ -148,10 +164,7 @@ class SingleTenantPath(WholePath):
 
     async def challenge(self, address: str, nonce: str) -> ChallengeAnswer:
         """Implements `Challenger` on the guards in this process."""
-        server = Server([b"{}"])
-        headers = [(CHALLENGE_HEADER.encode(), nonce.encode())]
-        await self.pods[address].guard(scope(path=CHAT, headers=headers), server.receive, server.send)
-        return ChallengeAnswer(server.status, server.headers.get(STATEMENT_HEADER))
+        return await challenged(self.pods[address], nonce)
 
     async def send(self, forward: Forward, **changes: Any) -> Server:
         """What the guard and the engine at its address do with it."""
@@ -179,6 +192,14 @@ class SingleTenantPath(WholePath):
         whose = {"poolName": POOL, "poolUid": POOL_UID, "tenantName": tenant, "tenantUid": self.tenant_uid(tenant)}
         metadata = {"name": pool_of(tenant), "uid": f"uid-of-{pool_of(tenant)}"}
         return {"kind": "ServingPool", "metadata": metadata, "spec": {**template["spec"], "dedicatedTo": whose}}
+
+
+async def challenged(pod: Pod, nonce: str) -> ChallengeAnswer:
+    """What the guard of a pod answers to a challenge."""
+    server = Server([b"{}"])
+    headers = [(CHALLENGE_HEADER.encode(), nonce.encode())]
+    await pod.guard(scope(path=CHAT, headers=headers), server.receive, server.send)
+    return ChallengeAnswer(server.status, server.headers.get(STATEMENT_HEADER))
 
 
 def pool_of(tenant: str) -> str:
