@@ -270,8 +270,8 @@ class Sharing(Strict):
 
     stage: Literal["Observe", "Tenant", "Public"] = Field(
         "Tenant",
-        description="`Observe`: nothing is reused. `Tenant`: what scopes allow, within a tenant. `Public`: and, across tenants, "
-        "what scopes of class `Public` allow.",
+        description="`Observe`: nothing is reused, and gateways count what would be. `Tenant`: what scopes allow, within a tenant. "
+        "`Public`: and, across tenants, what scopes of class `Public` allow.",
     )
     resume_after: str | None = Field(
         None,

@@ -21,7 +21,6 @@ from cachescope.engines.routes import Capability
 from cachescope.engines.settings_of import PlatformSetting
 from cachescope.engines.verdicts import RouteVerdict, Verdict
 
-
 ALREADY: Final = "; use isolation PerTenant"
 """The remedy that needs nobody any more where it was chosen."""
 

@@ -17,6 +17,7 @@ from cachescope.core.classes import Placement
 from cachescope.core.endpoints import pool_key
 from cachescope.core.handles import Expectation, Outcome
 from cachescope.core.identity import cache_keys
+from cachescope.core.keys import Key
 from cachescope.core.permits import PERMIT_HEADER, write_permit
 from cachescope.core.record import IdentityRecord
 from cachescope.core.salts import NONCE_BYTES
@@ -26,7 +27,7 @@ from cachescope.engines.routes import Route
 from cachescope.gateway import binding, handles
 from cachescope.gateway.admitting import Admitted, is_known, let_in, model_not_found, unacceptable_form
 from cachescope.gateway.audit import Audit, Told, request_id
-from cachescope.gateway.bodies import BadBody, content_digest, with_bypass, with_salt
+from cachescope.gateway.bodies import BadBody, Sanitized, content_digest, with_bypass, with_salt
 from cachescope.gateway.context import BadHeader, said
 from cachescope.gateway.errors import ErrorName, answer
 from cachescope.gateway.exchange import Answer, Forward, RequestHead
@@ -89,6 +90,10 @@ def _nobody_listens(_pool_uid: str, _cache: CacheIdentity) -> None:
     """Note nothing."""
 
 
+def _nobody_counts(_key: Key, _asker: binding.Asker, _record: IdentityRecord, _cleaned: Sanitized) -> None:
+    """Count nothing."""
+
+
 async def _at_once() -> None:
     """Wait for nothing."""
 
@@ -104,6 +109,7 @@ class Decision:
         now: Gives the seconds since 1970; approvals of public sources end by it.
         entropy: Gives random bytes.
         wanted: Notes that a pool has no engine for a cache identity.
+        observed: Counts what would be reused of a request, where its pool's stage says so.
         settled: Waits a moment for what is being loaded.
     """
 
@@ -113,6 +119,7 @@ class Decision:
     now: Callable[[], float]
     entropy: Callable[[int], bytes] = secrets.token_bytes
     wanted: Callable[[str, CacheIdentity], None] = _nobody_listens
+    observed: Callable[[Key, binding.Asker, IdentityRecord, Sanitized], None] = _nobody_counts
     settled: Callable[[], Awaitable[None]] = _at_once
 
     @property
@@ -289,6 +296,7 @@ class Decision:
             context=admitted.said.context is not None,
             handle=self._presented(admitted.said.handle, snapshot, made),
         )
+        self.observed(snapshot.keys.salt, asker, made.record, asked.cleaned)
         self.audit.forwarded(request_id(admitted.head), route.path, asker, permit, told)
         self.fleet.started(engine.endpoint.address)
         return Forward(engine.endpoint.address, route.path, {PERMIT_HEADER: signed}, KEPT_HEADERS, upstream.body)

@@ -35,6 +35,7 @@ from cachescope.gateway.standing import Standing
 from cachescope.gateway.steady import Steady
 from cachescope.gateway.stores import CLUSTER, Followed, follow
 from cachescope.gateway.wanted import Wanted
+from cachescope.gateway.would_be_hits import WouldBeHits
 from cachescope.kube.rest import Rest
 from cachescope.leases.clock import process_clock
 from cachescope.leases.rounds import Rounds
@@ -226,7 +227,13 @@ async def run(options: Options) -> None:
         standing = gateway.standing
         audit = Audit(registry)
         decision = Decision(
-            standing.in_force, gateway.fleet, audit, time.time, wanted=gateway.wanted.note, settled=standing.settled
+            standing.in_force,
+            gateway.fleet,
+            audit,
+            time.time,
+            wanted=gateway.wanted.note,
+            observed=WouldBeHits(registry).count,
+            settled=standing.settled,
         )
         background = [asyncio.create_task(task) for task in gateway.tasks()]
         try:
