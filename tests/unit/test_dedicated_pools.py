@@ -126,6 +126,21 @@ async def test_the_oldest_are_served_and_it_is_said_who_is_not(bench: TemplateBe
     assert bench.condition("ServingPool", "tiny", "Degraded") == ("False", "Healthy")
 
 
+async def test_a_tenant_that_is_selected_later_takes_nobodys_engines_however_old_it_is(bench: TemplateBench) -> None:
+    chosen = {**PER_TENANT, "maxIsolatedPools": 1, "tenants": {"matchLabels": {"tier": "gold"}}}
+    await bench.begin("red", isolation=chosen)
+    assert bench.served() == set()
+    for name, created in (("young", "2026-02-02T00:00:00Z"), ("old", "2026-01-01T00:00:00Z")):
+        item = tenant(name, created=created)
+        item["metadata"]["labels"] = {"tier": "gold"}
+        bench.declare(item)
+        await bench.settle()
+        assert bench.served() == {"young"}
+    bench.restart()
+    await bench.settle()
+    assert bench.served() == {"young"}
+
+
 async def test_a_change_of_the_template_reaches_every_tenant_and_an_edit_of_theirs_is_taken_back(bench: TemplateBench) -> None:
     await bench.begin("red")
     bench.declare(POOL, isolation=PER_TENANT, fence={"leaseSeconds": 30})

@@ -303,7 +303,11 @@ class Isolation(Strict):
     )
     tenants: TenantSelector = Field(TenantSelector(), description="Which tenants get engines of their own, in mode `PerTenant`.")
     max_isolated_pools: int = Field(
-        16, ge=0, le=1000, description="Most tenants that get engines of their own, the oldest first; the others are not served."
+        16,
+        ge=0,
+        le=1000,
+        description="Most tenants that get engines of their own; who has them keeps them, then come the oldest. "
+        "The others are not served.",
     )
     idle_seconds: int | None = Field(
         None,

@@ -2,7 +2,8 @@
 
 Rules:
 
-- those of the template's namespace that `isolation.tenants` selects and that stay, the oldest first, as many as `maxIsolatedPools`;
+- those of the template's namespace that `isolation.tenants` selects and that stay, as many as `maxIsolatedPools`: who has one keeps
+  it, then come the oldest. So a tenant that is selected later takes nobody's engines away, however old it is;
 - a pool goes with its tenant, and once the tenant is no longer among them; another tenant of that name is another tenant.
 """
 
@@ -24,8 +25,8 @@ class Plan:
     """What is to be of the pools of a template.
 
     Attributes:
-        served: For whom there are pools, by the pools' names, those of the oldest tenants first.
-        unserved: Names of the tenants that get none, the oldest first.
+        served: For whom there are pools, by the pools' names; who has one comes first, then the oldest.
+        unserved: Names of the tenants that get none, in the same order.
         obsolete: Pools that go.
     """
 
@@ -43,7 +44,10 @@ def plan(template: ServingPool, tenants: Iterable[Document], existing: Iterable[
         existing: The pools that were made of it.
         key: The key that names targets.
     """
-    chosen = [_whose(template, item) for item in sorted(tenants, key=_age) if _selected(template, item)]
+    existing = tuple(existing)
+    having = {whose.tenant_uid for item in existing if (whose := dedicated_to(item)) is not None}
+    selected = [item for item in sorted(tenants, key=_age) if _selected(template, item)]
+    chosen = [_whose(template, item) for item in sorted(selected, key=lambda item: item["metadata"]["uid"] not in having)]
     served: dict[str, DedicatedTo] = {}
     unserved = []
     for whose in chosen:

@@ -147,7 +147,7 @@ def _unserved(seen: Observed, members: Members) -> str:
         return ""
     most = seen.pool.spec.isolation.max_isolated_pools
     return (
-        f"{len(left)} tenants get no engines and are not served, {_names(left)}; the {most} oldest do: raise "
+        f"{len(left)} tenants get no engines and are not served, {_names(left)}; {most} others do: raise "
         "isolation.maxIsolatedPools, or select fewer by isolation.tenants"
     )
 
