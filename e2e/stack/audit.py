@@ -45,8 +45,8 @@ def writes(since: int, user: str) -> Iterator[Write]:
     with LOG.open("rb") as log:
         log.seek(since)
         events = [json.loads(line) for line in log if line.endswith(b"\n")]
-    for event in events:
-        if event["user"]["username"] == user and event.get("responseStatus", {}).get("code", 0) < 400:
+    for event in events:  # whoever could not be authenticated has no name
+        if event["user"].get("username") == user and event.get("responseStatus", {}).get("code", 0) < 400:
             yield _write(event)
 
 
