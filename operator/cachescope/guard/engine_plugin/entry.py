@@ -1,0 +1,134 @@
+"""The entry point: vLLM calls `register` in each of its processes (`vllm.general_plugins`), before it makes an engine core.
+
+An injected folder needs no installation for that: vLLM finds plugins by `importlib.metadata`, which reads each `.dist-info` on
+`PYTHONPATH`. Only `VLLM_PLUGINS` that names it, or that is not set, lets it load.
+
+Rules:
+
+- a process whose vLLM is not the one that was read is left as it is, and says why (`reports`);
+- what is put around vLLM's own functions does nothing until an engine core was judged (`suitability`) and has hashed known blocks
+  (`internals`): a core that fails either is left as it is, and says why;
+- registering twice changes nothing: vLLM may call it several times, and processes are forked from one that was registered.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from functools import wraps
+from importlib import import_module
+from typing import Any
+
+from cachescope.core.approvals import Expected
+from cachescope.core.errors import CacheScopeError
+from cachescope.guard import logs
+from cachescope.guard.engine_digests import engine_version, tokenizer_digest
+from cachescope.guard.engine_plugin.engine import OWNER, Engine, get_computed_blocks
+from cachescope.guard.engine_plugin.internals import MANAGER, POOL, SCHEDULER, UTILS, hasher_of, surprises, unknown
+from cachescope.guard.engine_plugin.reports import Report, boot_ms, keep_reporting
+from cachescope.guard.engine_plugin.settings import read_plugin_settings, state_folder
+from cachescope.guard.engine_plugin.suitability import unsuitable
+from cachescope.guard.engine_plugin.tables import Tables
+
+CORE = "vllm.v1.engine.core"
+_HASHER = "get_request_block_hasher"
+Wrapped = Callable[..., Any]
+
+
+def register() -> None:
+    """Put the plugin around this process's vLLM, or say why not."""
+    utils = import_module(UTILS)
+    if hasattr(getattr(utils, _HASHER), OWNER):
+        return
+    logs.install()
+    problems = unknown(engine_version().split(" ", 1)[1])
+    if problems:
+        refuse("; ".join(problems), os.environ)
+        return
+    plugin = Plugin(os.environ)
+    _around(import_module(SCHEDULER).Scheduler, "__init__", plugin.judge)
+    _around(import_module(MANAGER).KVCacheManager, "get_computed_blocks", get_computed_blocks)
+    _around(import_module(POOL).BlockPool, "cache_full_blocks", cache_full_blocks)
+    _around(utils, _HASHER, plugin.hasher)
+    setattr(import_module(CORE), _HASHER, getattr(utils, _HASHER))
+
+
+def refuse(problem: str, environ: Mapping[str, str]) -> None:
+    """Leave this process as it is, and say why as long as it lives."""
+    keep_reporting(state_folder(environ), lambda: Report(pid=os.getpid(), at_ms=boot_ms(), problem=problem))
+
+
+class Plugin:
+    """What waits in a process for its engine core.
+
+    Args:
+        environ: The engine's environment.
+    """
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self._environ = environ
+        self._scheduler: Any = None
+
+    def judge(self, original: Wrapped, scheduler: Any, *args: Any, **named: Any) -> None:  # noqa: ANN401 - vLLM's own
+        """`Scheduler.__init__`; the core makes its scheduler before its hasher."""
+        original(scheduler, *args, **named)
+        self._scheduler = scheduler
+
+    def hasher(self, original: Wrapped, hash_block_size: int, caching_hash_fn: Callable[[Any], bytes]) -> Any:  # noqa: ANN401
+        """`get_request_block_hasher`: the plugin's own where it may, else the engine's."""
+        scheduler, self._scheduler = self._scheduler, None
+        problems = self._problems(scheduler, original, caching_hash_fn)
+        if not problems:
+            try:
+                return self._engine(scheduler, hash_block_size, caching_hash_fn).hasher
+            except (OSError, CacheScopeError) as error:
+                problems = (str(error),)
+        refuse("; ".join(problems), self._environ)
+        return original(hash_block_size, caching_hash_fn)
+
+    def _problems(self, scheduler: Any, original: Wrapped, hash_function: Callable[[Any], bytes]) -> tuple[str, ...]:  # noqa: ANN401
+        if scheduler is None:
+            return ("the engine core made no scheduler that was seen",)
+        return (*unsuitable(scheduler), *surprises(original, hash_function))
+
+    def _engine(self, scheduler: Any, block_size: int, hash_function: Callable[[Any], bytes]) -> Engine:  # noqa: ANN401
+        engine_keys = import_module(UTILS).generate_block_hash_extra_keys
+        engine = Engine(self._tables(), block_size=block_size, hash_block=hasher_of(hash_function), engine_keys=engine_keys)
+        for owned in (scheduler.kv_cache_manager, scheduler.kv_cache_manager.block_pool):
+            setattr(owned, OWNER, engine)
+        engine.report()
+        keep_reporting(state_folder(self._environ), engine.report)
+        return engine
+
+    def _tables(self) -> Tables:
+        settings = read_plugin_settings(self._environ)
+
+        def expected() -> Expected:
+            return Expected(settings.pool_uid, tokenizer_digest(settings.model_path, sys.argv[1:]))
+
+        return Tables(settings.approvals_file, settings.keys_folder, expected)
+
+
+def cache_full_blocks(original: Wrapped, pool: Any, request: Any, blocks: Any, *args: Any, **named: Any) -> None:  # noqa: ANN401
+    """`BlockPool.cache_full_blocks`, which also keeps identities."""
+    original(pool, request, blocks, *args, **named)
+    engine: Engine | None = getattr(pool, OWNER, None)
+    if engine is not None:
+        first, end = (named[name] if name in named else args[place] for place, name in enumerate(_RANGE))
+        engine.blocks.cached(request, blocks, first, end)
+
+
+_RANGE = ("num_cached_blocks", "num_full_blocks")
+
+
+def _around(owner: Any, name: str, wrapper: Callable[..., Any]) -> None:  # noqa: ANN401 - a class or module of vLLM
+    """Put a function around another, which it gets first."""
+    original = getattr(owner, name)
+
+    @wraps(original)
+    def wrapped(*args: Any, **named: Any) -> Any:  # noqa: ANN401
+        return wrapper(original, *args, **named)
+
+    setattr(wrapped, OWNER, True)
+    setattr(owner, name, wrapped)

@@ -1,0 +1,42 @@
+"""What the plugin uses of vLLM's own objects; nothing else of them is touched.
+
+Read from vLLM 0.32.0: `v1/request.py`, `v1/core/kv_cache_utils.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+ExtraKeys = tuple[tuple[Any, ...], ...] | None
+"""What enters the hash of a block beside its tokens: labelled, as vLLM 0.31 and later label its own."""
+HashBlock = Callable[[bytes | None, Sequence[int], ExtraKeys], bytes]
+"""Hash of a block, from the hash of the one before it, its tokens and its extra keys."""
+EngineKeys = Callable[[Any, int, int, int], tuple[ExtraKeys, int]]
+"""`generate_block_hash_extra_keys`: of a request, from one token to another, from an index of its media on."""
+
+
+class Request(Protocol):
+    """`vllm.v1.request.Request`, as far as its constructor has come when it is first hashed."""
+
+    cache_salt: str | None
+    block_hashes: list[bytes]
+    num_prompt_tokens: int
+    lora_request: object | None
+    mm_features: Sequence[Any]
+    prompt_embeds: object | None
+    kv_transfer_params: object | None
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens of prompt and answer so far."""
+
+    @property
+    def all_token_ids(self) -> Sequence[int]:
+        """These tokens."""
+
+
+class Block(Protocol):
+    """`KVCacheBlock`."""
+
+    block_id: int
