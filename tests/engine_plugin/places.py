@@ -1,4 +1,4 @@
-"""An engine's process with the plugin in its injected folder: the files that a pod would mount, and the variables that it would have."""
+"""An engine's process with the plugin in its injected folder: the files that a pod mounts, and the variables that it has."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from cachescope.guard.engine_plugin.reports import Report
 from cachescope.guard.engine_plugin.tables import Tables
 from tests.unit.approval_tables import POOL, TOKENIZER
 from tests.unit.core_strategies import KEY
-from tests.unit.vllm_fakes import Hash, hash_block_tokens, installed
+from tests.unit.vllm_fakes import Hash, Short, hash_block_tokens, installed
 
 PARTS = ("core.kv_cache_utils:hash_block_tokens", "core.block_pool:BlockPool", "core.kv_cache_manager:KVCacheManager")
 
@@ -75,5 +75,7 @@ def place_of(monkeypatch: pytest.MonkeyPatch, folder: Path, *functions: Hash) ->
     monkeypatch.setattr(internals, "SOURCES", {"0.32.0": {name: internals.source_digest(name) for name in names}})
     known = {item.__name__: hash_block_tokens(item, bytes(32), range(16), internals._KEYS).hex() for item in functions}
     monkeypatch.setattr(internals, "KNOWN", {**internals.KNOWN, **known})
+    serialize = internals.ALGORITHMS["sha256"][0]
+    monkeypatch.setattr(internals, "ALGORITHMS", {**internals.ALGORITHMS, "short_hash": (serialize, Short)})
     place.write_key()
     return place

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from itertools import product
 from typing import Any
@@ -16,9 +17,12 @@ from cachescope.core.keys import KeyRing
 from cachescope.core.segments import Segment, SegmentedSalt, approval_set, write_segmented
 from cachescope.core.types import ScopeClass
 from cachescope.guard.engine_plugin.chains import CHAIN, BlockHasher
+from cachescope.guard.engine_plugin.internals import ALGORITHMS
+from cachescope.guard.engine_plugin.shapes import Hashing
 from tests.unit.approval_tables import POOL, SET, TOKENIZER, contents, mark
 from tests.unit.core_strategies import KEY
-from tests.unit.vllm_fakes import Request, generate_block_hash_extra_keys, get_request_block_hasher, hash_block_tokens, sha256
+from tests.unit.vllm_fakes import NONE_HASH as ROOT
+from tests.unit.vllm_fakes import Request, generate_block_hash_extra_keys, get_request_block_hasher, sha256
 
 PUBLIC, TENANT, PRINCIPAL = ScopeClass.PUBLIC, ScopeClass.TENANT, ScopeClass.PRINCIPAL
 Approved = Mapping[ScopeClass, Sequence[Sequence[int]]]
@@ -38,10 +42,8 @@ def table(approved: Approved, unit: int = 1) -> Table:
 
 
 def hasher(size: int, found: Table | None) -> BlockHasher:
-    def hash_block(parent: bytes | None, tokens: Sequence[int], keys: Any) -> bytes:
-        return hash_block_tokens(sha256, parent, tokens, keys)
-
-    return BlockHasher(size, hash_block, generate_block_hash_extra_keys, table=lambda: found, secret=bytes(32), clock=lambda: 0)
+    hashing = Hashing(*ALGORITHMS["sha256"], ROOT)
+    return BlockHasher(size, hashing, generate_block_hash_extra_keys, table=lambda: found, clock=lambda: 0)
 
 
 def shared(hashes: BlockHasher, *requests: tuple[Sequence[int], str | None]) -> int:
@@ -131,8 +133,8 @@ def test_without_approvals_a_segmented_salt_separates_from_the_first_block(found
 
 def entered(request: Request) -> list[tuple[int, str]]:
     """Numbers of blocks and labels of what entered there, from the keys themselves."""
-    size = len(request.all_token_ids) // len(request.block_hashes)
-    keys = (getattr(request, CHAIN).keys(request, number * size, 0) or () for number in range(len(request.block_hashes)))
+    size, keys_of = len(request.all_token_ids) // len(request.block_hashes), getattr(request, CHAIN).keys_of(request)
+    keys = (keys_of(number * size) or () for number in range(len(request.block_hashes)))
     return [(number, key[0]) for number, many in enumerate(keys) for key in many]
 
 
@@ -211,34 +213,16 @@ def test_a_whole_request_that_is_taken_back_asks_the_engine_anew() -> None:
     assert request.block_hashes == beside.block_hashes
 
 
-def test_tokens_that_are_none_are_hashed_as_the_engine_does_and_never_identified() -> None:
-    hashes = hasher(4, table({PUBLIC: [BEGIN]}))
+def test_tokens_that_are_none_are_hashed_as_the_engine_does_and_never_approved() -> None:
+    hashes, own = hasher(4, table({PUBLIC: [BEGIN]})), get_request_block_hasher(4, sha256)
     odd = [-1, *BEGIN]
-    assert (
-        Request(odd, "plain", hasher=hashes).block_hashes
-        == Request(odd, "plain", hasher=get_request_block_hasher(4, sha256)).block_hashes
-    )
+    assert Request(odd, "plain", hasher=hashes).block_hashes == Request(odd, "plain", hasher=own).block_hashes
     assert shared(hashes, (odd, RED), (odd, BLUE)) == 0
-    assert getattr(Request(odd, RED, hasher=hashes), CHAIN).identities is None
-    assert getattr(Request(BEGIN, RED, hasher=hashes), CHAIN).identities is not None
 
 
-def identities(hashes: BlockHasher, prompt: Sequence[int], text: str | None, **beside: Any) -> list[bytes]:
-    values: list[bytes] = getattr(Request(prompt, text, hasher=hashes, **beside), CHAIN).identities.values
-    return values
-
-
-def test_identities_say_what_hashes_say_without_knowing_them() -> None:
+def test_what_is_kept_of_a_block_is_what_was_hashed() -> None:
     hashes = hasher(4, table({PUBLIC: [BEGIN[:8]]}))
-    cases: list[tuple[list[int], str | None, dict[str, Any]]] = [
-        *((BEGIN, text, {}) for text in (None, "plain", RED, BLUE)),
-        ([1, *BEGIN[1:]], RED, {}),
-        ([*BEGIN[:-1], 1], RED, {}),
-        (BEGIN, RED, {"lora_request": "a"}),
-        (BEGIN, RED, {"mm_features": ["image"]}),
-    ]
-    for one, other in product(cases, cases):
-        left, right = (Request(prompt, text, hasher=hashes, **beside).block_hashes for prompt, text, beside in (one, other))
-        expected = [a == b for a, b in zip(left, right, strict=True)]
-        found = zip(identities(hashes, one[0], one[1], **one[2]), identities(hashes, other[0], other[1], **other[2]), strict=True)
-        assert [a == b for a, b in found] == expected
+    for request in (Request(BEGIN, RED, hasher=hashes), Request(BEGIN, RED, hasher=hashes, lora_request="a")):
+        request.append(*BEGIN)
+        payloads = getattr(request, CHAIN).payloads
+        assert [hashlib.sha256(payload).digest() for payload in payloads] == request.block_hashes

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import pickle
 import random
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,7 +16,7 @@ from cachescope.guard.engine_plugin.verification import VerifiedBlocks
 from tests.unit.approval_tables import contents
 from tests.unit.plugin_places import Place, place_of
 from tests.unit.test_plugin_chains import BEGIN, BLUE, RED
-from tests.unit.vllm_fakes import Core, Request, installed, short_hash
+from tests.unit.vllm_fakes import Block, Core, Request, Short, installed, short_hash
 
 TRIES = 300
 
@@ -53,13 +54,17 @@ def test_where_hashes_collide_a_wrong_block_is_accepted_without_and_never_with_t
     assert core.serve(texts(1)[-1], "red") == 12, "what is its own is found, also there"
 
 
-def test_a_block_of_another_salt_is_another_block_whatever_its_hash(place: Place) -> None:
-    def blind(value: Any) -> bytes:
-        return short_hash(value[:2])  # knows no extra keys
+class Blind(Short):
+    """Knows tokens and the hash before them, and no extra keys."""
 
+    def __init__(self, content: bytes) -> None:
+        super().__init__(pickle.dumps(pickle.loads(content)[:2]))  # noqa: S301 - what the test wrote
+
+
+def test_a_block_of_another_salt_is_another_block_whatever_its_hash(place: Place) -> None:
     register()
     core = Core(place.modules, hash_function=short_hash)
-    core.hasher._hash_block = lambda parent, tokens, _keys: blind((parent, tuple(tokens)))
+    core.hasher._hashing = replace(core.hasher._hashing, hashed=Blind)  # type: ignore[attr-defined]
     assert core.serve(BEGIN, RED) == 0
     assert (core.serve(BEGIN, BLUE), core.serve(BEGIN, "blue")) == (8, 0)
     assert engine_of(core).blocks.mismatches == 2
@@ -73,12 +78,18 @@ def test_hits_are_what_is_approved_and_ones_own(place: Place) -> None:
     assert place.problem == ""
 
 
-def test_what_cannot_be_identified_hits_nothing(place: Place) -> None:
+def test_blocks_that_were_computed_twice_are_the_same_blocks(place: Place) -> None:
+    """Two requests at once compute the same beginning; what the next one finds was cached behind either of the two."""
     register()
     core = Core(place.modules)
-    odd = [-1, *BEGIN]
-    assert [core.serve(odd, "red") for _ in range(3)] == [0, 0, 0]
-    assert (engine_of(core).blocks.mismatches, engine_of(core).blocks.unidentified) == (0, 2)
+    pool, requests = core.manager.block_pool, [core.request(BEGIN, RED) for _ in range(2)]
+    for request, first in zip(requests, (0, 0), strict=True):
+        pool.cache_full_blocks(request, pool.new_blocks(10), first, 5 if request is requests[0] else 10, 4, 0)
+    for block_hash in requests[0].block_hashes[:5]:
+        pool.cached[block_hash] = Block(number := requests[0].block_hashes.index(block_hash))
+        assert number < 5
+    assert core.serve(BEGIN, RED) == 36
+    assert engine_of(core).blocks.mismatches == 0
 
 
 def test_a_block_without_an_identity_hits_nothing_even_if_it_had_one() -> None:

@@ -144,7 +144,7 @@ REFUSED = {
     a_part_that_is_gone: "Gone is not as in vLLM",
     a_changed_signature: "hash_block_tokens is not as in vLLM",
     another_hash_of_a_block: "a known block has another hash under sha256",
-    another_chain: "the hashes of a plain request are not those of the engine",
+    another_chain: "are not those of the engine",
     no_table: "No such file",
     a_corrupt_table: "does not match",
     no_text: "four parts",

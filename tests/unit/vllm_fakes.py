@@ -13,16 +13,25 @@ from typing import Any
 import pytest
 
 Hash = Callable[[Any], bytes]
-ROOT = b"root of every chain"
+NONE_HASH = b"root of every chain"
 
 
 def sha256(value: Any) -> bytes:
     return hashlib.sha256(pickle.dumps(value, protocol=5)).digest()
 
 
+class Short:
+    """A hash that is so short that it collides all the time."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+
+    def digest(self) -> bytes:
+        return hashlib.sha256(self._content).digest()[:1]
+
+
 def short_hash(value: Any) -> bytes:
-    """So short that it collides all the time."""
-    return sha256(value)[:1]
+    return Short(pickle.dumps(value, protocol=5)).digest()
 
 
 def generate_block_hash_extra_keys(request: Any, start_token_idx: int, _end_token_idx: int, start_mm_idx: int) -> Any:
@@ -33,7 +42,7 @@ def generate_block_hash_extra_keys(request: Any, start_token_idx: int, _end_toke
 
 
 def hash_block_tokens(function: Hash, parent: bytes | None, tokens: Sequence[int], keys: Any = None) -> bytes:
-    return function((parent or ROOT, tuple(tokens), keys))
+    return function((parent or NONE_HASH, tuple(tokens), keys))
 
 
 def get_request_block_hasher(hash_block_size: int, caching_hash_fn: Hash) -> Callable[[Any], list[bytes]]:
@@ -182,7 +191,7 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> Any:
         monkeypatch.setattr(owner, name, getattr(owner, name))  # so that what is put around it goes with the test
     functions = {item.__name__: item for item in (generate_block_hash_extra_keys, hash_block_tokens, get_request_block_hasher)}
     return SimpleNamespace(
-        utils=module("vllm.v1.core.kv_cache_utils", **functions),
+        utils=module("vllm.v1.core.kv_cache_utils", NONE_HASH=NONE_HASH, **functions),
         pool=module("vllm.v1.core.block_pool", BlockPool=BlockPool),
         manager=module("vllm.v1.core.kv_cache_manager", KVCacheManager=KVCacheManager),
         scheduler=module("vllm.v1.core.sched.scheduler", Scheduler=Scheduler),

@@ -99,10 +99,12 @@ class Table:
     Attributes:
         version: What it was made for.
         unit: Tokens for each digest.
+        longest: Tokens of the longest prefix; whatever follows them in a prompt decides nothing.
     """
 
     version: Mark
     unit: int
+    longest: int
     _digests: PrefixDigests = field(repr=False)
     _sets: Mapping[str, Mapping[bytes, Ends]] = field(repr=False)
 
@@ -204,7 +206,8 @@ def read_table(keys: KeyRing, text: str, expected: Expected) -> Table:
         raise WireFormatError("the approval table's fields cannot be read; update the older of operator and guard") from error
     if found != expected:
         raise WireFormatError("the approval table is of another pool or tokenizer; mount this pool's own")
-    return Table(contents.version, contents.unit, digests, sets)
+    longest = max((len(prefix.digests) for prefix in contents.prefixes.values()), default=0) * contents.unit
+    return Table(contents.version, contents.unit, longest, digests, sets)
 
 
 def follow(current: Mark | None, later: Table) -> Table:

@@ -1,4 +1,4 @@
-"""`python -m tests.engine_plugin.inside.collisions MODEL`: vLLM's own cache with a hash of one byte, without the plugin and with it."""
+"""`python -m tests.engine_plugin.inside.collisions MODEL`: vLLM's cache with a hash of one byte, without the plugin and with it."""
 
 from __future__ import annotations
 
@@ -17,8 +17,19 @@ from tests.engine_plugin.inside.scheduling import Core
 TRIES, BLOCK = 300, 16
 
 
+class Short:
+    """A hash that is so short that it collides all the time."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+
+    def digest(self) -> bytes:
+        """One byte."""
+        return hashlib.sha256(self._content).digest()[:1]
+
+
 def short(value: Any) -> bytes:
-    """So short that it collides all the time."""
+    """The same, as vLLM calls it."""
     found: bytes = sha256(value)[:1]
     return found
 
@@ -39,6 +50,7 @@ def main() -> None:
     without = wrong(Core(BLOCK, short))
     utils = sys.modules[internals.UTILS]
     internals.KNOWN = {"short": utils.hash_block_tokens(short, bytes(32), range(BLOCK), internals._KEYS).hex()}  # type: ignore[misc]
+    internals.ALGORITHMS = {"short": (internals.ALGORITHMS["sha256"][0], Short)}  # type: ignore[misc]
     register()
     core, first = Core(BLOCK, short), texts()[0]
     own = [core.serve(first, "salt") for _ in range(2)]

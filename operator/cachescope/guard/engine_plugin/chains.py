@@ -7,7 +7,7 @@ Rules:
 - each segment enters once (`segments.entries`), under a label of its own, so that no segment is ever taken for a plain salt;
 - a request with anything that changes attention beside tokens (adapter, media, embeddings, transfer) shares nothing across
   segments: its salt enters whole, with the first block, as without this plugin. So does a salt that is not of the one form;
-- a request whose tokens cannot be identified has no identities: it is served, and hits nothing.
+- what was hashed is kept with the request, whole: hits are verified by it (`verification`).
 
 For requests without segments the hashes are those of the engine itself; a self-test compares them (`internals`).
 """
@@ -16,16 +16,15 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final
 from weakref import WeakSet
 
-from cachescope.core.approvals import TOKEN_BYTES, Table, token_bytes
+from cachescope.core.approvals import Table, token_bytes
 from cachescope.core.errors import WireFormatError
 from cachescope.core.ledgers import Mark
 from cachescope.core.segments import PREFIX, SegmentedSalt, entries, read_segmented
-from cachescope.guard.engine_plugin.identities import Identities
-from cachescope.guard.engine_plugin.shapes import EngineKeys, ExtraKeys, HashBlock, Request
+from cachescope.guard.engine_plugin.shapes import EngineKeys, ExtraKeys, Hashing, Request
 
 CHAIN: Final = "cachescope_chain"
 """Where a request keeps its chain."""
@@ -38,33 +37,30 @@ class Chain:
 
     Args:
         entering: Extra keys by the number of the first token of their block.
-        secret: For its identities.
         version: The table that decided it, or `None` when none was asked.
 
     Attributes:
-        blocks: How many were hashed.
-        identities: Of the blocks so far, or `None` when they cannot be told.
+        payloads: What was hashed of each block so far.
         version: The table that decided it.
     """
 
-    __slots__ = ("__weakref__", "_entering", "blocks", "identities", "version")
+    __slots__ = ("__weakref__", "_entering", "payloads", "version")
 
-    def __init__(self, entering: dict[int, tuple[tuple[str, str], ...]], secret: bytes, version: Mark | None = None) -> None:
-        self.blocks = 0
-        self.identities: Identities | None = Identities(secret)
+    def __init__(self, entering: dict[int, tuple[tuple[str, str], ...]], version: Mark | None = None) -> None:
+        self.payloads: list[bytes] = []
         self.version = version
         self._entering = entering
 
-    def keys(self, _request: Request, start: int, _end: int) -> ExtraKeys:
-        """What enters the block from one token to another."""
-        return self._entering.get(start)
+    def keys_of(self, _request: Request) -> Callable[[int], ExtraKeys]:
+        """What enters a block, by the number of its first token."""
+        return self._entering.get
 
     def cut(self, blocks: int, start: int) -> None:
         """Only so many blocks are left, and others follow from this token on: whatever has not entered before enters now."""
         later = sorted(at for at in self._entering if at >= start)
         if late := tuple(key for at in later for key in self._entering.pop(at)):
             self._entering[start] = late
-        self.blocks, self.identities = blocks, None
+        del self.payloads[blocks:]
 
 
 class WholeChain(Chain):
@@ -72,19 +68,23 @@ class WholeChain(Chain):
 
     Args:
         engine_keys: Asks the engine for them.
-        secret: For its identities.
+        block_size: Tokens of a block.
     """
 
-    __slots__ = ("_ask", "_index")
+    __slots__ = ("_ask", "_index", "_size")
 
-    def __init__(self, engine_keys: EngineKeys, secret: bytes) -> None:
-        super().__init__({}, secret)
-        self._ask, self._index = engine_keys, 0
+    def __init__(self, engine_keys: EngineKeys, block_size: int) -> None:
+        super().__init__({})
+        self._ask, self._size, self._index = engine_keys, block_size, 0
 
-    def keys(self, request: Request, start: int, end: int) -> ExtraKeys:
-        """What the engine lets enter."""
-        found, self._index = self._ask(request, start, end, self._index)
-        return found
+    def keys_of(self, request: Request) -> Callable[[int], ExtraKeys]:
+        """What the engine lets enter; blocks are asked for in their order."""
+
+        def keys(start: int) -> ExtraKeys:
+            found, self._index = self._ask(request, start, start + self._size, self._index)
+            return found
+
+        return keys
 
     def cut(self, blocks: int, start: int) -> None:
         """The engine looks for media from the first one on again."""
@@ -97,10 +97,9 @@ class BlockHasher:
 
     Args:
         block_size: Tokens of a block.
-        hash_block: The engine's hash of one block.
+        hashing: How the engine hashes one block.
         engine_keys: The engine's own extra keys.
         table: The approval table that is in force, or `None`.
-        secret: 32 random bytes of this process.
         clock: Seconds since 1970.
 
     Attributes:
@@ -110,19 +109,17 @@ class BlockHasher:
     def __init__(
         self,
         block_size: int,
-        hash_block: HashBlock,
+        hashing: Hashing,
         engine_keys: EngineKeys,
         *,
         table: Callable[[], Table | None],
-        secret: bytes,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.malformed = 0
         self._size = block_size
-        self._hash_block = hash_block
+        self._hashing = hashing
         self._engine_keys = engine_keys
         self._table = table
-        self._secret = secret
         self._clock = clock
         self._segmented: WeakSet[Chain] = WeakSet()
 
@@ -137,17 +134,17 @@ class BlockHasher:
         return {chain.version for chain in tuple(self._segmented) if chain.version is not None}
 
     def _hashes(self, request: Request, begin: int, end: int) -> list[bytes]:
+        """VLLM's own loop, with the extra keys of the chain; it is the hot path of a request."""
         chain = self._chain(request)
-        tokens = request.all_token_ids[begin:end]
-        raw = _identified(chain, tokens)
-        identities, parent, found = chain.identities, request.block_hashes[-1] if begin else None, list[bytes]()
-        for at in range(0, end - begin, self._size):
-            keys = chain.keys(request, begin + at, begin + at + self._size)
-            parent = self._hash_block(parent, tokens[at : at + self._size], keys)
+        keys, kept, tokens = chain.keys_of(request), chain.payloads.append, tuple(request.all_token_ids[begin:end])
+        serialize, hashed, size = self._hashing.serialize, self._hashing.hashed, self._size
+        parent = request.block_hashes[-1] if begin else self._hashing.root
+        found = []
+        for at in range(0, end - begin, size):
+            payload = serialize((parent, tokens[at : at + size], keys(begin + at)))
+            parent = hashed(payload).digest()
             found.append(parent)
-            if identities is not None:
-                identities.add(raw[at * TOKEN_BYTES : (at + self._size) * TOKEN_BYTES], keys)
-        chain.blocks += len(found)
+            kept(payload)
         return found
 
     def _chain(self, request: Request) -> Chain:
@@ -155,17 +152,17 @@ class BlockHasher:
         if chain is None:
             chain = self._begun(request)
             setattr(request, CHAIN, chain)
-        if chain.blocks != (left := len(request.block_hashes)):
+        if len(chain.payloads) != (left := len(request.block_hashes)):
             chain.cut(left, left * self._size)
         return chain
 
     def _begun(self, request: Request) -> Chain:
         text = request.cache_salt or ""
         if request.lora_request or request.mm_features or request.prompt_embeds is not None or request.kv_transfer_params:
-            return WholeChain(self._engine_keys, self._secret)
+            return WholeChain(self._engine_keys, self._size)
         salt = self._read(text) if text.startswith(PREFIX) else None
         if salt is None:
-            return Chain({0: ((_PLAIN, text),)} if text else {}, self._secret)
+            return Chain({0: ((_PLAIN, text),)} if text else {})
         return self._shared(salt, request)
 
     def _read(self, text: str) -> SegmentedSalt | None:
@@ -180,23 +177,16 @@ class BlockHasher:
         blocks = self._approved(table, salt, request)
         for segment, block in zip(salt.segments, blocks):  # noqa: B905 - as many of each
             entering[block * self._size] += ((f"{_SEGMENT}{segment.scope.width}", segment.value),)
-        chain = Chain(dict(entering), self._secret, table.version if table else None)
+        chain = Chain(dict(entering), table.version if table else None)
         self._segmented.add(chain)
         return chain
 
     def _approved(self, table: Table | None, salt: SegmentedSalt, request: Request) -> tuple[int, ...]:
-        try:
-            prompt = token_bytes(request.all_token_ids[: request.num_prompt_tokens])
-        except ValueError:
+        if table is None:
             return entries(salt, {})
-        found = table.approved(salt.approvals, prompt, self._clock()) if table else {}
+        try:
+            prompt = token_bytes(request.all_token_ids[: min(request.num_prompt_tokens, table.longest)])
+        except ValueError:  # what is no token was never approved
+            return entries(salt, {})
+        found = table.approved(salt.approvals, prompt, self._clock())
         return entries(salt, {scope: tokens // self._size for scope, tokens in found.items()})
-
-
-def _identified(chain: Chain, tokens: Sequence[int]) -> memoryview:
-    """The bytes of tokens; of what is none the chain has no identities any more."""
-    try:
-        return token_bytes(tokens)
-    except ValueError:
-        chain.identities = None
-        return memoryview(b"")

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import os
-import secrets
 from collections.abc import Callable
 from typing import Any
 
 from cachescope.guard.engine_plugin.chains import BlockHasher
 from cachescope.guard.engine_plugin.reports import Report, boot_ms
-from cachescope.guard.engine_plugin.shapes import EngineKeys, HashBlock
+from cachescope.guard.engine_plugin.shapes import EngineKeys, Hashing
 from cachescope.guard.engine_plugin.tables import Tables
 from cachescope.guard.engine_plugin.verification import VerifiedBlocks
-
-_SECRET_BYTES = 32
 
 
 class Engine:
@@ -22,7 +19,7 @@ class Engine:
     Args:
         tables: Its approval table.
         block_size: Tokens of a block.
-        hash_block: Its hash of one block.
+        hashing: How it hashes a block.
         engine_keys: Its own extra keys.
 
     Attributes:
@@ -31,12 +28,10 @@ class Engine:
         block_size: Tokens of a block.
     """
 
-    def __init__(self, tables: Tables, *, block_size: int, hash_block: HashBlock, engine_keys: EngineKeys) -> None:
+    def __init__(self, tables: Tables, *, block_size: int, hashing: Hashing, engine_keys: EngineKeys) -> None:
         self.block_size = block_size
         self.blocks = VerifiedBlocks()
-        self.hasher = BlockHasher(
-            block_size, hash_block, engine_keys, table=lambda: tables.current, secret=secrets.token_bytes(_SECRET_BYTES)
-        )
+        self.hasher = BlockHasher(block_size, hashing, engine_keys, table=lambda: tables.current)
         self._tables = tables
 
     def report(self) -> Report:

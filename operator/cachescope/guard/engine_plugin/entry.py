@@ -25,7 +25,7 @@ from cachescope.core.errors import CacheScopeError
 from cachescope.guard import logs
 from cachescope.guard.engine_digests import engine_version, tokenizer_digest
 from cachescope.guard.engine_plugin.engine import OWNER, Engine, get_computed_blocks
-from cachescope.guard.engine_plugin.internals import MANAGER, POOL, SCHEDULER, UTILS, hasher_of, surprises, unknown
+from cachescope.guard.engine_plugin.internals import MANAGER, POOL, SCHEDULER, UTILS, hashing_of, surprises, unknown
 from cachescope.guard.engine_plugin.reports import Report, boot_ms, keep_reporting
 from cachescope.guard.engine_plugin.settings import read_plugin_settings, state_folder
 from cachescope.guard.engine_plugin.suitability import unsuitable
@@ -94,7 +94,7 @@ class Plugin:
 
     def _engine(self, scheduler: Any, block_size: int, hash_function: Callable[[Any], bytes]) -> Engine:  # noqa: ANN401
         engine_keys = import_module(UTILS).generate_block_hash_extra_keys
-        engine = Engine(self._tables(), block_size=block_size, hash_block=hasher_of(hash_function), engine_keys=engine_keys)
+        engine = Engine(self._tables(), block_size=block_size, hashing=hashing_of(hash_function), engine_keys=engine_keys)
         for owned in (scheduler.kv_cache_manager, scheduler.kv_cache_manager.block_pool):
             setattr(owned, OWNER, engine)
         engine.report()
@@ -110,16 +110,21 @@ class Plugin:
         return Tables(settings.approvals_file, settings.keys_folder, expected)
 
 
-def cache_full_blocks(original: Wrapped, pool: Any, request: Any, blocks: Any, *args: Any, **named: Any) -> None:  # noqa: ANN401
+def cache_full_blocks(  # noqa: PLR0917 - vLLM's own
+    original: Wrapped,
+    pool: Any,  # noqa: ANN401
+    request: Any,  # noqa: ANN401
+    blocks: Any,  # noqa: ANN401
+    num_cached_blocks: int,
+    num_full_blocks: int,
+    *args: Any,  # noqa: ANN401
+    **named: Any,  # noqa: ANN401
+) -> None:
     """`BlockPool.cache_full_blocks`, which also keeps identities."""
-    original(pool, request, blocks, *args, **named)
+    original(pool, request, blocks, num_cached_blocks, num_full_blocks, *args, **named)
     engine: Engine | None = getattr(pool, OWNER, None)
-    if engine is not None:
-        first, end = (named[name] if name in named else args[place] for place, name in enumerate(_RANGE))
-        engine.blocks.cached(request, blocks, first, end)
-
-
-_RANGE = ("num_cached_blocks", "num_full_blocks")
+    if engine is not None and num_cached_blocks < num_full_blocks:
+        engine.blocks.cached(request, blocks, num_cached_blocks, num_full_blocks)
 
 
 def _around(owner: Any, name: str, wrapper: Callable[..., Any]) -> None:  # noqa: ANN401 - a class or module of vLLM

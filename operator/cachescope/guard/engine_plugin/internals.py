@@ -13,14 +13,16 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+import pickle
 from collections.abc import Callable, Iterator, Mapping
-from functools import reduce
+from functools import partial, reduce
 from importlib import import_module
 from types import SimpleNamespace
 from typing import Any, Final
 
 from cachescope.core.approvals import Table
 from cachescope.guard.engine_plugin.chains import BlockHasher
+from cachescope.guard.engine_plugin.shapes import Hashed, Hashing
 
 UTILS: Final = "vllm.v1.core.kv_cache_utils"
 POOL: Final = "vllm.v1.core.block_pool"
@@ -85,20 +87,42 @@ def surprises(engines_own: Callable[..., Any], hash_function: Callable[[Any], by
         engines_own: Its `get_request_block_hasher`.
         hash_function: Its hash of prefix caching.
     """
-    utils = import_module(UTILS)
-    name = getattr(hash_function, "__name__", "")
+    utils, name = import_module(UTILS), _name(hash_function)
+    if name not in ALGORITHMS:
+        yield f"blocks are hashed by {name or 'an unknown algorithm'}"
+        return
     if utils.hash_block_tokens(hash_function, bytes(32), range(_BLOCK), _KEYS).hex() != KNOWN.get(name):
-        yield f"a known block has another hash under {name or 'an unknown algorithm'}"
-    own = BlockHasher(_BLOCK, hasher_of(hash_function), utils.generate_block_hash_extra_keys, table=_no_table, secret=bytes(32))
+        yield f"a known block has another hash under {name}"
+    own = BlockHasher(_BLOCK, hashing_of(hash_function), utils.generate_block_hash_extra_keys, table=_no_table)
     for salt in (None, "plain"):
         if own(_request(salt)) != engines_own(_BLOCK, hash_function)(_request(salt)):
-            yield "the hashes of a plain request are not those of the engine"
+            yield f"the hashes of a request with the salt {salt} are not those of the engine"
 
 
-def hasher_of(hash_function: Callable[[Any], bytes]) -> Callable[[bytes | None, Any, Any], bytes]:
-    """The engine's hash of one block under an algorithm."""
-    hash_block: Callable[..., bytes] = import_module(UTILS).hash_block_tokens
-    return lambda parent, tokens, keys: hash_block(hash_function, parent, tokens, keys)
+def hashing_of(hash_function: Callable[[Any], bytes]) -> Hashing:
+    """How the engine hashes a block under an algorithm, in the two parts that its own function joins.
+
+    Raises:
+        KeyError: The algorithm is none of `ALGORITHMS`.
+    """
+    serialize, hashed = ALGORITHMS[_name(hash_function)]
+    return Hashing(serialize, hashed, import_module(UTILS).NONE_HASH)
+
+
+def _name(hash_function: Callable[[Any], bytes]) -> str:
+    return getattr(hash_function, "__name__", "")
+
+
+def _cbor(value: object) -> bytes:
+    found: bytes = import_module("cbor2").dumps(value, canonical=True)
+    return found
+
+
+ALGORITHMS: Final[Mapping[str, tuple[Callable[[Any], bytes], Callable[[bytes], Hashed]]]] = {
+    "sha256": (partial(pickle.dumps, protocol=pickle.HIGHEST_PROTOCOL), hashlib.sha256),
+    "sha256_cbor": (_cbor, hashlib.sha256),
+}
+"""The algorithms of `vllm.utils.hashing` that are allowed: how each makes bytes of a block, and hashes them."""
 
 
 def _no_table() -> Table | None:
