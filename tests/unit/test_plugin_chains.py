@@ -188,8 +188,10 @@ def test_a_table_that_changes_meanwhile_changes_no_request_that_began() -> None:
     after = Request(BEGIN, RED, hasher=hashes)
     assert hashes.versions() == {mark(1), mark(2)}
     assert not {*before.block_hashes} & {*after.block_hashes}
-    del before
+    before.finished = True
     assert hashes.versions() == {mark(2)}
+    del after
+    assert hashes.versions() == set()
 
 
 def test_a_request_that_is_taken_back_shares_nothing_that_follows() -> None:

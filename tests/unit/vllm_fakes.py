@@ -57,7 +57,7 @@ def get_request_block_hasher(hash_block_size: int, caching_hash_fn: Hash) -> Cal
     return hasher
 
 
-@dataclass
+@dataclass(eq=False)
 class Request:
     """A request that its engine hashes when tokens are appended."""
 
@@ -69,6 +69,7 @@ class Request:
     kv_transfer_params: object | None = None
     block_hashes: list[bytes] = field(default_factory=list)
     hasher: Callable[[Any], list[bytes]] = lambda _request: []
+    finished: bool = False
 
     def __post_init__(self) -> None:
         self.all_token_ids = list(self.tokens)
@@ -78,6 +79,9 @@ class Request:
     @property
     def num_tokens(self) -> int:
         return len(self.all_token_ids)
+
+    def is_finished(self) -> bool:
+        return self.finished
 
     def append(self, *tokens: int) -> None:
         for token in tokens:

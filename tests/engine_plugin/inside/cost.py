@@ -1,8 +1,8 @@
 """`python -m tests.engine_plugin.inside.cost MODEL COUNTER`: what the plugin costs vLLM's scheduler, in instructions.
 
 Run below `valgrind --tool=callgrind --instr-atstart=no`; COUNTER is the library that `counter.c` makes, by which only the work of
-the scheduler is counted: a request is hashed, looked up, scheduled, cached and finished. Each kind is counted once without the plugin
-and once with it, in one process; valgrind writes a file of counts for each.
+the scheduler is counted: a request is hashed, looked up, scheduled, cached and finished. Each kind is counted once without the
+plugin and once with it, in one process; valgrind writes a file of counts for each.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ class Chain:
         version: The table that decided it.
     """
 
-    __slots__ = ("__weakref__", "_entering", "payloads", "version")
+    __slots__ = ("_entering", "payloads", "version")
 
     def __init__(self, entering: dict[int, tuple[tuple[str, str], ...]], version: Mark | None = None) -> None:
         self.payloads: list[bytes] = []
@@ -121,7 +121,7 @@ class BlockHasher:
         self._engine_keys = engine_keys
         self._table = table
         self._clock = clock
-        self._segmented: WeakSet[Chain] = WeakSet()
+        self._segmented: WeakSet[Request] = WeakSet()
 
     def __call__(self, request: Request) -> list[bytes]:
         """Hashes of the blocks that became full since it was last asked."""
@@ -130,8 +130,9 @@ class BlockHasher:
         return self._hashes(request, begin, begin + whole) if whole > 0 else []
 
     def versions(self) -> set[Mark]:
-        """Versions of the tables that decided what requests of this moment share."""
-        return {chain.version for chain in tuple(self._segmented) if chain.version is not None}
+        """Versions of the tables that decided what requests of this moment share; an idle engine keeps hold of finished ones."""
+        chains: list[Chain] = [getattr(request, CHAIN) for request in tuple(self._segmented) if not request.is_finished()]
+        return {chain.version for chain in chains if chain.version is not None}
 
     def _hashes(self, request: Request, begin: int, end: int) -> list[bytes]:
         """VLLM's own loop, with the extra keys of the chain; it is the hot path of a request."""
@@ -152,6 +153,8 @@ class BlockHasher:
         if chain is None:
             chain = self._begun(request)
             setattr(request, CHAIN, chain)
+            if chain.version is not None:
+                self._segmented.add(request)
         if len(chain.payloads) != (left := len(request.block_hashes)):
             chain.cut(left, left * self._size)
         return chain
@@ -177,9 +180,7 @@ class BlockHasher:
         blocks = self._approved(table, salt, request)
         for segment, block in zip(salt.segments, blocks):  # noqa: B905 - as many of each
             entering[block * self._size] += ((f"{_SEGMENT}{segment.scope.width}", segment.value),)
-        chain = Chain(dict(entering), table.version if table else None)
-        self._segmented.add(chain)
-        return chain
+        return Chain(dict(entering), table.version if table else None)
 
     def _approved(self, table: Table | None, salt: SegmentedSalt, request: Request) -> tuple[int, ...]:
         if table is None:

@@ -48,6 +48,9 @@ class Request(Protocol):
     prompt_embeds: object | None
     kv_transfer_params: object | None
 
+    def is_finished(self) -> bool:
+        """Whether it is served, or was given up."""
+
     @property
     def num_tokens(self) -> int:
         """Tokens of prompt and answer so far."""
