@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from cachescope.core.approvals import ApprovedPrefix, Contents, PrefixDigests, token_bytes, write_table
+from cachescope.core.approvals import Contents, PrefixDigests, write_table
 from cachescope.core.digests import sha256
 from cachescope.core.encodings import encode
 from cachescope.core.keys import Key
@@ -76,7 +76,7 @@ class Place:
         mark = Mark(Lineage(1, "0" * 32), sequence, Digest("sha256:" + "a" * 64))
         digests = PrefixDigests(KEY, tokenizer, unit)
         named = {f"{scope.value}-{at}": tokens for scope, many in approved.items() for at, tokens in enumerate(many)}
-        prefixes = {name: ApprovedPrefix(tuple(digests.of(token_bytes(tokens)))) for name, tokens in named.items()}
+        prefixes = {name: digests.prefix(tokens) for name, tokens in named.items()}
         classes = {scope: [f"{scope.value}-{at}" for at in range(len(many))] for scope, many in approved.items()}
         text = write_table(KEY, Contents(POOL, mark, tokenizer, unit, prefixes, {SET: classes}))
         written = self.folder / "written"

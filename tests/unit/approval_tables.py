@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from cachescope.core.approvals import ApprovedPrefix, Contents, PrefixDigests, token_bytes
+from cachescope.core.approvals import ApprovedPrefix, Contents, PrefixDigests
 from cachescope.core.keys import Key
 from cachescope.core.ledgers import Lineage, Mark
 from cachescope.core.segments import approval_set
@@ -21,7 +21,7 @@ def mark(sequence: int, generation: int = 1) -> Mark:
 
 
 def prefix(tokens: Sequence[int], *, unit: int, key: Key = KEY, until: int | None = None) -> ApprovedPrefix:
-    return ApprovedPrefix(tuple(PrefixDigests(key, TOKENIZER, unit).of(token_bytes(tokens))), until)
+    return PrefixDigests(key, TOKENIZER, unit).prefix(tokens, until)
 
 
 def contents(

@@ -19,7 +19,6 @@ import sys
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import takewhile
 from typing import Any
 
 from cachescope.core.encodings import decode, encode
@@ -92,6 +91,19 @@ Ends = Mapping[ScopeClass, int | None]
 """Until when a prefix is approved, by class."""
 
 
+@dataclass(frozen=True, slots=True)
+class ApprovalSet:
+    """The approvals of one set.
+
+    Attributes:
+        digests: What each digest approves.
+        lengths: Where its texts end, or something else is approved of them than before, in units; and 1. They rise.
+    """
+
+    digests: Mapping[bytes, Ends]
+    lengths: tuple[int, ...]
+
+
 @dataclass(frozen=True)
 class Table:
     """A table that was verified, ready to be asked.
@@ -106,7 +118,7 @@ class Table:
     unit: int
     longest: int
     _digests: PrefixDigests = field(repr=False)
-    _sets: Mapping[str, Mapping[bytes, Ends]] = field(repr=False)
+    _sets: Mapping[str, ApprovalSet] = field(repr=False)
 
     def approved(self, approvals: str, tokens: memoryview, now: float) -> dict[ScopeClass, int]:
         """How many tokens from the first on are approved, by class; a class without any is left out.
@@ -116,16 +128,29 @@ class Table:
             tokens: The prompt (`token_bytes`).
             now: Seconds since 1970.
         """
-        known = self._sets.get(approvals)
-        if not known:
-            return {}
-        matched = list(takewhile(lambda ends: ends is not None, map(known.get, self._digests.of(tokens))))
         found: dict[ScopeClass, int] = {}
-        for count, ends in zip(range(len(matched), 0, -1), reversed(matched)):  # noqa: B905 - as long as each other
-            found = {scope: count * self.unit for scope, until in (ends or {}).items() if until is None or now < until} | found
-            if found.keys() >= (matched[0] or {}).keys():
-                break
+        if approvals in self._sets:
+            for units, ends in self._matched(self._sets[approvals], tokens):
+                found |= {scope: units * self.unit for scope, until in ends.items() if until is None or now < until}
         return found
+
+    def _matched(self, known: ApprovalSet, tokens: memoryview) -> Iterator[tuple[int, Ends]]:
+        """What approves the prompt, from the shortest prefix on, with its units.
+
+        A prefix that no text begins with is the beginning of no longer one either. So it looks where texts end or part, and behind
+        the last of those places that the prompt goes through unit by unit.
+        """
+        last = 0
+        for units, digest in self._digests.of(tokens, known.lengths):
+            if digest not in known.digests:
+                break
+            last = units
+            yield units, known.digests[digest]
+        behind = next((length for length in known.lengths if length > last), last)
+        for units, digest in self._digests.of(tokens, range(last + 1, behind)):
+            if digest not in known.digests:
+                break
+            yield units, known.digests[digest]
 
 
 class PrefixDigests:
@@ -147,12 +172,31 @@ class PrefixDigests:
         self._begin = hashlib.blake2b(key=secret, digest_size=DIGEST_BYTES, person=_PERSON)
         self._step = unit * TOKEN_BYTES
 
-    def of(self, tokens: memoryview) -> Iterator[bytes]:
-        """The digest of each prefix that ends with a whole unit, from the shortest on."""
-        hashed = self._begin.copy()
-        for end in range(self._step, len(tokens) + 1, self._step):
-            hashed.update(tokens[end - self._step : end])
-            yield hashed.copy().digest()
+    def prefix(self, tokens: Sequence[int], until: int | None = None) -> ApprovedPrefix:
+        """What a table says of an approved text.
+
+        Args:
+            tokens: The text, as the pool's tokenizer reads it behind its chat template's head.
+            until: Seconds since 1970 from when on it is no longer approved.
+        """
+        content = token_bytes(tokens)
+        return ApprovedPrefix(tuple(digest for _, digest in self.of(content, range(1, len(content) // self._step + 1))), until)
+
+    def of(self, tokens: memoryview, lengths: Iterable[int]) -> Iterator[tuple[int, bytes]]:
+        """Digests of prefixes, with their units; none of what is longer than the tokens.
+
+        Args:
+            tokens: The sequence (`token_bytes`).
+            lengths: Of which prefixes, in units and rising.
+        """
+        hashed, done = self._begin.copy(), 0
+        for units in lengths:
+            end = units * self._step
+            if end > len(tokens):
+                return
+            hashed.update(tokens[done:end])
+            done = end
+            yield units, hashed.copy().digest()
 
 
 def token_bytes(tokens: Sequence[int]) -> memoryview:
@@ -223,11 +267,11 @@ def follow(current: Mark | None, later: Table) -> Table:
     return later
 
 
-def _index(contents: Contents) -> dict[str, dict[bytes, Ends]]:
-    return {name: _ends(contents.prefixes, classes) for name, classes in contents.sets.items()}
+def _index(contents: Contents) -> dict[str, ApprovalSet]:
+    return {name: _approvals(contents.prefixes, classes) for name, classes in contents.sets.items()}
 
 
-def _ends(prefixes: Mapping[str, ApprovedPrefix], classes: Mapping[ScopeClass, Sequence[str]]) -> dict[bytes, Ends]:
+def _approvals(prefixes: Mapping[str, ApprovedPrefix], classes: Mapping[ScopeClass, Sequence[str]]) -> ApprovalSet:
     found: dict[bytes, dict[ScopeClass, int | None]] = {}
     for scope, names in classes.items():
         if scope is ScopeClass.REQUEST:
@@ -236,7 +280,16 @@ def _ends(prefixes: Mapping[str, ApprovedPrefix], classes: Mapping[ScopeClass, S
             for digest in prefix.digests:
                 ends = found.setdefault(digest, {})
                 ends[scope] = _later(ends[scope], prefix.until) if scope in ends else prefix.until
-    return dict(found)
+    named = (prefix for names in classes.values() for prefix in _named(prefixes, names))
+    changes = {units for prefix in named for units in _changes(found, prefix.digests)}
+    return ApprovalSet(found, tuple(sorted(changes | {1})))
+
+
+def _changes(found: Mapping[bytes, Ends], digests: Sequence[bytes]) -> Iterator[int]:
+    """After how many units of a text something else is approved, its end included."""
+    for units, digest in enumerate(digests, start=1):
+        if units == len(digests) or found[digest] != found[digests[units]]:
+            yield units
 
 
 def _named(prefixes: Mapping[str, ApprovedPrefix], names: Iterable[str]) -> Iterator[ApprovedPrefix]:
