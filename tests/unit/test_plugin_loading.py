@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from cachescope.core.errors import SpecError
 from cachescope.core.types import ScopeClass
 from cachescope.guard.engine_plugin import entry, internals
 from cachescope.guard.engine_plugin.engine import OWNER
@@ -222,10 +223,42 @@ def test_an_engine_with_another_cache_takes_whole_salts(
 
 def test_a_hasher_without_a_scheduler_is_the_engines_own(place: Place) -> None:
     register()
-    Core(place.modules)
+    assert type(place.modules.core.get_request_block_hasher(4, sha256)) is type(get_request_block_hasher(4, sha256))
+
+
+def test_an_engine_that_never_hashes_says_why_it_shares_nothing(place: Place) -> None:
+    register()
+    made = config()
+    made.cache_config.enable_prefix_caching = False
+    Scheduler(made, block_size=4)
+    assert place.problem == "prefix caching is off"
+
+
+def test_nothing_that_fails_ends_the_engine(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    register()
+    made = config()
+    del made.model_config
+    assert safe(Core(place.modules, vllm_config=made))
+    assert place.problem == "AttributeError"
+
+    def failing(*_args: object) -> None:
+        raise ValueError("quotes a prompt")
+
     place.reports.clear()
-    place.modules.core.get_request_block_hasher(4, sha256)
-    assert "made no scheduler" in place.problem
+    monkeypatch.setattr(entry, "surprises", failing)
+    assert safe(Core(place.modules))
+    assert place.problem == "ValueError"
+
+
+@pytest.mark.parametrize(("error", "problem"), [(SpecError("no vLLM"), "no vLLM"), (RuntimeError("prompt"), "RuntimeError")])
+def test_registering_never_fails(place: Place, monkeypatch: pytest.MonkeyPatch, error: Exception, problem: str) -> None:
+    def failing() -> str:
+        raise error
+
+    monkeypatch.setattr(entry, "engine_version", failing)
+    register()
+    assert place.problem == problem
+    assert safe(Core(place.modules))
 
 
 def test_a_core_module_that_is_imported_later_gets_it_too(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ Rules:
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Callable, Mapping
@@ -22,6 +23,7 @@ from typing import Any
 
 from cachescope.core.approvals import Expected
 from cachescope.core.errors import CacheScopeError
+from cachescope.core.log_lines import fault_of
 from cachescope.guard import logs
 from cachescope.guard.engine_digests import engine_version, tokenizer_digest
 from cachescope.guard.engine_plugin.engine import OWNER, Engine, get_computed_blocks
@@ -31,17 +33,30 @@ from cachescope.guard.engine_plugin.settings import read_plugin_settings, state_
 from cachescope.guard.engine_plugin.suitability import unsuitable
 from cachescope.guard.engine_plugin.tables import Tables
 
+_LOG = logging.getLogger(__name__)
 CORE = "vllm.v1.engine.core"
 _HASHER = "get_request_block_hasher"
 Wrapped = Callable[..., Any]
 
 
 def register() -> None:
-    """Put the plugin around this process's vLLM, or say why not."""
-    utils = import_module(UTILS)
+    """Put the plugin around this process's vLLM, or say why not. It never fails: vLLM would end with it."""
+    logs.install()
+    try:
+        _register(import_module(UTILS))
+    except Exception as error:
+        _LOG.error("the engine plugin cannot load", extra=fault_of(error))
+        refuse(_problem_of(error), os.environ)
+
+
+def refuse(problem: str, environ: Mapping[str, str]) -> None:
+    """Leave this process as it is, and say why as long as it lives."""
+    keep_reporting(state_folder(environ), lambda: Report(pid=os.getpid(), at_ms=boot_ms(), problem=problem))
+
+
+def _register(utils: Any) -> None:  # noqa: ANN401 - a module of vLLM
     if hasattr(getattr(utils, _HASHER), OWNER):
         return
-    logs.install()
     problems = unknown(engine_version().split(" ", 1)[1])
     if problems:
         refuse("; ".join(problems), os.environ)
@@ -54,13 +69,8 @@ def register() -> None:
     setattr(import_module(CORE), _HASHER, getattr(utils, _HASHER))
 
 
-def refuse(problem: str, environ: Mapping[str, str]) -> None:
-    """Leave this process as it is, and say why as long as it lives."""
-    keep_reporting(state_folder(environ), lambda: Report(pid=os.getpid(), at_ms=boot_ms(), problem=problem))
-
-
 class Plugin:
-    """What waits in a process for its engine core.
+    """What waits in a process for its engine core: vLLM makes the core's scheduler first, then its hasher, if it caches at all.
 
     Args:
         environ: The engine's environment.
@@ -71,26 +81,34 @@ class Plugin:
         self._scheduler: Any = None
 
     def judge(self, original: Wrapped, scheduler: Any, *args: Any, **named: Any) -> None:  # noqa: ANN401 - vLLM's own
-        """`Scheduler.__init__`; the core makes its scheduler before its hasher."""
+        """`Scheduler.__init__`."""
         original(scheduler, *args, **named)
-        self._scheduler = scheduler
+        self._scheduler = scheduler if self._passes(lambda: unsuitable(scheduler)) else None
 
     def hasher(self, original: Wrapped, hash_block_size: int, caching_hash_fn: Callable[[Any], bytes]) -> Any:  # noqa: ANN401
         """`get_request_block_hasher`: the plugin's own where it may, else the engine's."""
         scheduler, self._scheduler = self._scheduler, None
-        problems = self._problems(scheduler, original, caching_hash_fn)
-        if not problems:
-            try:
-                return self._engine(scheduler, hash_block_size, caching_hash_fn).hasher
-            except (OSError, CacheScopeError) as error:
-                problems = (str(error),)
-        refuse("; ".join(problems), self._environ)
+        engines: list[Engine] = []
+
+        def tried() -> tuple[str, ...]:
+            if not (problems := tuple(surprises(original, caching_hash_fn))):
+                engines.append(self._engine(scheduler, hash_block_size, caching_hash_fn))
+            return problems
+
+        if scheduler is not None and self._passes(tried):
+            return engines[0].hasher
         return original(hash_block_size, caching_hash_fn)
 
-    def _problems(self, scheduler: Any, original: Wrapped, hash_function: Callable[[Any], bytes]) -> tuple[str, ...]:  # noqa: ANN401
-        if scheduler is None:
-            return ("the engine core made no scheduler that was seen",)
-        return (*unsuitable(scheduler), *surprises(original, hash_function))
+    def _passes(self, asked: Callable[[], tuple[str, ...]]) -> bool:
+        """Whether there are no problems; those that there are, and whatever else fails, are said."""
+        try:
+            problems = asked()
+        except Exception as error:
+            _LOG.error("the engine cannot be judged, and shares no segments", extra=fault_of(error))
+            problems = (_problem_of(error),)
+        if problems:
+            refuse("; ".join(problems), self._environ)
+        return not problems
 
     def _engine(self, scheduler: Any, block_size: int, hash_function: Callable[[Any], bytes]) -> Engine:  # noqa: ANN401
         engine_keys = import_module(UTILS).generate_block_hash_extra_keys
@@ -125,6 +143,11 @@ def cache_full_blocks(  # noqa: PLR0917 - vLLM's own
     engine: Engine | None = getattr(pool, OWNER, None)
     if engine is not None and num_cached_blocks < num_full_blocks:
         engine.blocks.cached(request, blocks, num_cached_blocks, num_full_blocks)
+
+
+def _problem_of(error: Exception) -> str:
+    """Of an error of ours its message, of any other its type: a message of the engine's could quote anything."""
+    return str(error) if isinstance(error, CacheScopeError) else type(error).__name__
 
 
 def _around(owner: Any, name: str, wrapper: Callable[..., Any]) -> None:  # noqa: ANN401 - a class or module of vLLM
