@@ -39,6 +39,12 @@ def of_tenant(name: str) -> str:
     return salt((ScopeClass.PUBLIC, "everybody"), (ScopeClass.TENANT, name))
 
 
+def of_principal(tenant: str, name: str) -> str:
+    """The salt of one of a tenant's principals."""
+    named = ((ScopeClass.TENANT, tenant), (ScopeClass.PRINCIPAL, f"{tenant}/{name}"))
+    return salt((ScopeClass.PUBLIC, "everybody"), *named)
+
+
 @dataclass(frozen=True)
 class Place:
     """One process's files.

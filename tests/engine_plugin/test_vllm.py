@@ -9,7 +9,7 @@ import json
 import random
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from cachescope.core.types import ScopeClass
 from tests.conformance.engines.catalogue import MODEL, ROOT
 from tests.conformance.engines.processes import process
 from tests.engine_plugin.cost import instructions
-from tests.engine_plugin.places import ENGINE, UNIT, Place, of_tenant, place
+from tests.engine_plugin.places import ENGINE, UNIT, Place, of_principal, of_tenant, place
 
 TRIES = 50
 SECONDS = 120
@@ -54,6 +54,12 @@ class Served:
         answer = self.ask("/v1/completions", prompt=prompt, cache_salt=salt, max_tokens=1, temperature=0)
         return int((answer["usage"]["prompt_tokens_details"] or {}).get("cached_tokens") or 0)
 
+    def put(self, approved: Mapping[ScopeClass, Sequence[Sequence[int]]]) -> None:
+        """Mount the next table, and wait until the engine says that it is in force and that nothing was decided by another."""
+        sequence = max((report.version.sequence for report in self.place.reports() if report.version), default=0) + 1
+        mark = self.place.approve(approved, sequence=sequence)
+        until(lambda: [(report.version, report.in_use) for report in self.place.reports()] == [(mark, ())])
+
     def tokens(self, prompt: str) -> list[int]:
         """The tokens of a prompt."""
         found: list[int] = self.ask("/tokenize", prompt=prompt)["tokens"]
@@ -85,10 +91,8 @@ def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 @pytest.fixture
 def approved(served: Served) -> int:
     """How many tokens are approved, by a table of its own that is in force; block and unit end where they end."""
-    sequence = max((report.version.sequence for report in served.place.reports() if report.version), default=0) + 1
     tokens = served.tokens(INSTRUCTION)
-    mark = served.place.approve({ScopeClass.PUBLIC: [tokens]}, sequence=sequence)
-    until(lambda: [report.version for report in served.place.reports()] == [mark])
+    served.put({ScopeClass.PUBLIC: [tokens]})
     return served.whole(len(tokens) // UNIT * UNIT)
 
 
@@ -130,13 +134,25 @@ def test_unapproved_text_is_never_shared_also_behind_the_beginning_of_an_approve
             assert found[1:] == [expected, own]
 
 
+def test_principals_share_what_their_tenant_may_and_other_tenants_what_everybody_may(served: Served, approved: int) -> None:
+    handbook = INSTRUCTION + next(texts("handbook"))
+    tokens = [served.tokens(text) for text in (INSTRUCTION, handbook)]
+    served.put({ScopeClass.PUBLIC: [tokens[0]], ScopeClass.TENANT: [tokens[1]]})
+    of_tenants = served.whole(len(tokens[1]) // UNIT * UNIT)
+    assert approved < of_tenants
+    served.cached(handbook + "first", of_principal("red", "first"))
+    for document, _ in zip(texts("principals"), range(TRIES), strict=False):
+        prompt = handbook + document[:400]
+        own = served.whole(len(served.tokens(prompt)) - 1)
+        found = [served.cached(prompt, of_principal("red", name)) for name in ("ann", "bob", "ann")]
+        assert found == [of_tenants, of_tenants, own]
+        assert served.cached(prompt, of_principal(document, "ann")) == approved
+
+
 def test_what_is_withdrawn_is_shared_no_more_once_it_is_acknowledged(served: Served, approved: int) -> None:
-    (before,) = served.place.reports()
-    assert before.version is not None
     prompt = INSTRUCTION + next(texts("withdrawn"))
     assert [served.cached(prompt, of_tenant(name)) for name in ("a", "b")][1] == approved
-    mark = served.place.approve({}, sequence=before.version.sequence + 1)
-    until(lambda: [(report.version, report.in_use) for report in served.place.reports()] == [(mark, ())])
+    served.put({})
     assert [served.cached(prompt, of_tenant(name)) for name in ("c", "d", "c")] == [
         0,
         0,

@@ -64,7 +64,7 @@ class Blind(Short):
 def test_a_block_of_another_salt_is_another_block_whatever_its_hash(place: Place) -> None:
     register()
     core = Core(place.modules, hash_function=short_hash)
-    core.hasher._hashing = replace(core.hasher._hashing, hashed=Blind)  # type: ignore[attr-defined]
+    core.hasher._hashing = replace(core.hasher._hashing, hashed=Blind)
     assert core.serve(BEGIN, RED) == 0
     assert (core.serve(BEGIN, BLUE), core.serve(BEGIN, "blue")) == (8, 0)
     assert engine_of(core).blocks.mismatches == 2

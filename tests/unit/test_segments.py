@@ -58,6 +58,7 @@ def test_the_form_is_the_published_one() -> None:
     zeros, ones, threes = "A" * 22, "AQEBAQEBAQEBAQEBAQEBAQ", "AwMDAwMDAwMDAwMDAwMDAw"
     assert f"cs1.{SET}.0{zeros}.1{ones}.3{threes}" == TEXT
     assert SET == "aZt_DHUa"
+    assert segment(KEY, RECORD).value == "cCdmG6QCVaT2RMGnswf6Eg"
 
 
 @given(st.text(st.sampled_from("cs1.034AQw-_ \n/é"), max_size=110))
