@@ -180,6 +180,14 @@ def test_what_is_generated_is_never_approved() -> None:
     assert red.block_hashes[0] == Request(BEGIN, RED, hasher=hashes).block_hashes[0]
 
 
+def test_what_is_generated_is_never_approved_also_if_it_ends_the_first_block() -> None:
+    hashes = hasher(4, table({PUBLIC: [BEGIN]}))
+    red, blue = (Request(BEGIN[:3], text, hasher=hashes) for text in (RED, BLUE))
+    for request in (red, blue):
+        request.append(*BEGIN[3:])
+    assert not {*red.block_hashes} & {*blue.block_hashes}
+
+
 def test_a_table_that_changes_meanwhile_changes_no_request_that_began() -> None:
     tables = [table({PUBLIC: [BEGIN[:8]]})]
     hashes = hasher(4, None)

@@ -70,6 +70,33 @@ def test_a_block_of_another_salt_is_another_block_whatever_its_hash(place: Place
     assert engine_of(core).blocks.mismatches == 2
 
 
+def test_a_block_behind_another_is_another_block_also_if_all_that_was_hashed_is_the_same(place: Place) -> None:
+    """Two first blocks collide, so that what is hashed of the second one is the same behind either."""
+    register()
+    core = Core(place.modules, hash_function=short_hash)
+    one, other = colliding(core)
+    second, end = [7, 7, 7, 7], [9]
+    assert core.serve([*one, *second, *end]) == 0
+    assert core.serve([*other, *second, *end]) == 0
+    assert core.serve([*one, *end]) == 0, "it is cached anew"
+    mismatches = engine_of(core).blocks.mismatches
+    assert core.serve([*one, *second, *end]) == 4, "the first is its own, the second was computed behind the other"
+    assert engine_of(core).blocks.mismatches == mismatches + 1
+    assert core.serve([*one, *second, *end]) == 8
+
+
+def colliding(core: Core) -> tuple[list[int], list[int]]:
+    """Two blocks of one hash."""
+    seen: dict[bytes, list[int]] = {}
+    for number in range(1000):
+        tokens = [number, 0, 0, 0]
+        (block_hash,) = core.request(tokens).block_hashes
+        if block_hash in seen:
+            return seen[block_hash], tokens
+        seen[block_hash] = tokens
+    raise AssertionError("a byte has 256 values")
+
+
 def test_hits_are_what_is_approved_and_ones_own(place: Place) -> None:
     register()
     core = Core(place.modules)
