@@ -82,6 +82,8 @@ def test_an_approval_ends_by_the_clock_of_who_asks() -> None:
     assert asked(_ending(1_000), TOKENS, now=1_000) == {TENANT: 4}
     assert asked(_ending(1_000, 1_001), TOKENS, now=1_000) == {PUBLIC: 8, TENANT: 4}
     assert asked(_ending(1_001, 1_000), TOKENS, now=1_000) == {PUBLIC: 8, TENANT: 4}
+    assert asked(_ending(1_000, 1_001), TOKENS, now=1_001) == {TENANT: 4}
+    assert asked(_ending(1_001, 1_000), TOKENS, now=1_001) == {TENANT: 4}
     assert asked(_ending(1_000, None), TOKENS, now=1e12) == {PUBLIC: 8, TENANT: 4}
     assert asked(_ending(None, 1_000), TOKENS, now=1e12) == {PUBLIC: 8, TENANT: 4}
 
@@ -95,7 +97,8 @@ def test_a_longer_text_that_ended_leaves_the_shorter_one() -> None:
 
 def test_a_table_says_what_it_was_made_for() -> None:
     found = table({PUBLIC: [TOKENS]}, unit=3)
-    assert (found.version, found.unit) == (mark(1), 3)
+    assert (found.version, found.unit, found.longest) == (mark(1), 3, 9)
+    assert table({}).longest == 0
     assert "digests" not in repr(found)
 
 
@@ -170,6 +173,13 @@ def test_a_table_that_no_config_map_holds_is_not_written() -> None:
     digests = tuple(number.to_bytes(16, "big") for number in range(45_000))
     with pytest.raises(SpecError, match="approve fewer"):
         write_table(KEY, replace(contents({}), prefixes={"long": ApprovedPrefix(digests)}))
+
+
+def test_a_table_of_many_sources_is_read() -> None:
+    texts = [[number, *range(1_000)] for number in range(100)]
+    text = write_table(KEY, contents({PUBLIC: texts}))
+    assert len(text) > 1_000_000 // 2
+    assert asked(read_table(RING, text, EXPECTED), texts[-1]) == {PUBLIC: 1_000}
 
 
 def test_a_table_under_a_key_in_rotation_is_read_with_that_key() -> None:
