@@ -42,6 +42,9 @@ fakes: $(VENV)/ok ## The conformance suite on the stub engine, and on engines th
 conformance: $(VENV)/ok ## The same suite on real engines, which it installs; writes docs/conformance; ENGINES=vllm-0.32.0
 	$(RUN) -m tests.conformance.engines $(ENGINES)
 
+plugin: $(VENV)/ok ## The engine plugin in vLLM 0.32, which it installs: what is shared, collisions, and cost (needs gcc and valgrind)
+	$(RUN) -m pytest tests/engine_plugin -q
+
 model: $(VENV)/ok ## The formal model of the fence, and every mutation of it that must be caught
 	$(RUN) -m pytest tests/model -q -n 2 -p no:hypothesispytest
 
@@ -118,4 +121,4 @@ $(VENV)/ok: requirements/dev.txt
 	$(VENV)/bin/pip install --quiet --require-hashes --no-deps -r requirements/dev.txt
 	touch $@
 
-.PHONY: help demo test checks unit fakes conformance model integration e2e faults soak mutants coverage bench cluster images down purge generate vectors lock
+.PHONY: help demo test checks unit fakes conformance plugin model integration e2e faults soak mutants coverage bench cluster images down purge generate vectors lock

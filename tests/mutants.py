@@ -20,11 +20,13 @@ ROOT = Path(__file__).parents[1]
 LEAST: Final = 0.9
 VECTORS = "test_vectors.py"
 TESTS: Final = {
+    "core/approvals": ("test_approvals.py",),
     "core/handles": ("test_handles.py",),
     "core/identity": ("test_identity.py", VECTORS),
     "core/permits": ("test_permits.py", VECTORS),
     "core/salts": ("test_salts.py", VECTORS),
     "core/scopes": ("test_scopes.py", VECTORS),
+    "core/segments": ("test_segments.py",),
 }
 """Which tests hold which module."""
 COPIED: Final = ("tests/unit", "docs/vectors")

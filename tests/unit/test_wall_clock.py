@@ -20,6 +20,7 @@ OF_TIME = frozenset({"time", "time_ns", "localtime", "gmtime", "ctime", "strftim
 OF_DATES = frozenset({"now", "utcnow", "today"})
 READERS = {
     "core/log_lines.py": "writes when a line was logged",
+    "guard/engine_plugin/chains.py": "approvals of public sources end at a date, also where an engine uses them",
     "leases/clock.py": "writes renewTime of a lease, for people",
     "gateway/main.py": "`exp` and `iat` of tokens are of the issuer's wall clock; approvals of public sources end at a date",
     "controller/verdicts.py": "writes lastTransitionTime, which nobody reads back",

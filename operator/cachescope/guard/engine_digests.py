@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 
@@ -95,14 +95,23 @@ def engine_digests(model: Path, args: Sequence[str], env: Mapping[str, str]) -> 
     if not _named(model, args):
         raise SpecError(f"the engine's arguments do not name {model}; serve exactly the path that CACHESCOPE_MODEL_PATH names")
     files = _some_files(model, "model")
-    tokenizer = {name: content for name, content in files.items() if _is_tokenizer(name)}
-    weights = {name: content for name, content in files.items() if name not in tokenizer}
+    weights = {name: content for name, content in files.items() if not _is_tokenizer(name)}
     engine = EngineDigests(
         model=_digest_of({**weights, **configurations(args)}),
-        tokenizer=digest([*_listed("model", tokenizer), *tokenizer_beside(args)]),
+        tokenizer=_tokenizer_of(files, args),
         runtime=runtime_digest(args, env, engine_version()),
     )
     return Loaded(engine, adapter_digests(args))
+
+
+def tokenizer_digest(model: Path, args: Sequence[str]) -> Digest:
+    """The tokenizer's part of `engine_digests`; it reads no weights.
+
+    Raises:
+        OSError: A file cannot be read.
+        SpecError: There is nothing, or a part of it is elsewhere.
+    """
+    return _tokenizer_of(dict(model_files(model, _is_tokenizer)), args)
 
 
 def adapter_digests(args: Sequence[str]) -> dict[str, Digest]:
@@ -160,8 +169,12 @@ def _named(model: Path, args: Sequence[str]) -> bool:
     return any(Path(value).resolve() == model.resolve() for value in values)
 
 
-def model_files(root: Path) -> Iterator[tuple[str, Digest]]:
+def model_files(root: Path, wanted: Callable[[str], bool] = bool) -> Iterator[tuple[str, Digest]]:
     """The files that an engine loads from there, by their names relative to it, each with its digest.
+
+    Args:
+        root: A file or folder.
+        wanted: Whether a file of that name is read.
 
     Raises:
         OSError: A file cannot be read.
@@ -170,7 +183,8 @@ def model_files(root: Path) -> Iterator[tuple[str, Digest]]:
     if not root.exists():
         raise SpecError(f"{root} does not exist; mount the model there")
     if root.is_file():
-        yield root.name, _file_digest(root)
+        if wanted(root.name):
+            yield root.name, _file_digest(root)
         return
     for folder, subfolders, names in os.walk(root):
         subfolders[:] = sorted(name for name in subfolders if not name.startswith("."))
@@ -178,9 +192,10 @@ def model_files(root: Path) -> Iterator[tuple[str, Digest]]:
         if linked:
             raise SpecError(f"{linked[0]} in the model's folder is a link to another folder; copy it there")
         for name in sorted(names):
-            if not name.startswith("."):
-                path = Path(folder) / name
-                yield path.relative_to(root).as_posix(), _file_digest(path)
+            path = Path(folder) / name
+            relative = path.relative_to(root).as_posix()
+            if not name.startswith(".") and wanted(relative):
+                yield relative, _file_digest(path)
 
 
 def _some_files(root: Path, what: str) -> dict[str, Digest]:
@@ -200,6 +215,11 @@ def _file_digest(path: Path) -> Digest:
         while chunk := file.read(2**20):
             content.update(chunk)
     return Digest("sha256:" + content.hexdigest())
+
+
+def _tokenizer_of(files: Mapping[str, Digest], args: Sequence[str]) -> Digest:
+    named = {name: content for name, content in files.items() if _is_tokenizer(name)}
+    return digest([*_listed("model", named), *tokenizer_beside(args)])
 
 
 def _is_tokenizer(name: str) -> bool:

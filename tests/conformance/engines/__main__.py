@@ -8,24 +8,16 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from urllib.error import HTTPError
-from urllib.request import urlopen
 
 from cachescope.probe.conformance.profiles import Profile
 from e2e.cluster.layout import from_environment
-from tests.conformance.engines import venvs
 from tests.conformance.engines.catalogue import ENGINES, MODEL, ROOT, Engine
 from tests.conformance.engines.failures import Report, differences
-
-START_SECONDS = 1800
-_PAUSE = 0.5
+from tests.conformance.engines.processes import process
 
 
 def main(labels: list[str]) -> int:
@@ -43,7 +35,7 @@ def _wrong(engine: Engine, profile: Profile) -> Iterator[str]:
     """What is not as expected, and why there is no report if there is none: the committed one then stays."""
     written = from_environment().engines / engine.report(profile).name
     written.unlink(missing_ok=True)
-    with _process(engine) as url:
+    with process(engine) as url:
         status = _suite(engine, profile, url, written)
     if not written.exists():
         yield f"{engine.label} as {profile}: the suite wrote no report, and exited with {status}"
@@ -60,37 +52,6 @@ def _suite(engine: Engine, profile: Profile, url: str, written: Path) -> int:
         *("--profile", profile.value, "--seed", profile.value, "--report", str(written)),
     ]
     return subprocess.run(command, check=False, env={**os.environ, "PYTHONPATH": str(ROOT / "operator")}).returncode
-
-
-@contextmanager
-def _process(engine: Engine) -> Iterator[str]:
-    """The URL of a fresh process of an engine, once it answers. Its log is in the cache folder."""
-    python = venvs.ready(engine)
-    port, log = _free_port(), from_environment().engines / f"{engine.label}.log"
-    command = engine.command(python, venvs.model(engine, python), port)
-    with log.open("w") as output, subprocess.Popen(command, stdout=output, stderr=output, env=venvs.environment(engine)) as process:
-        try:
-            _wait(f"http://127.0.0.1:{port}/health", process, str(log))
-            yield f"http://127.0.0.1:{port}"
-        finally:
-            process.terminate()
-
-
-def _wait(url: str, process: subprocess.Popen[bytes], log: str) -> None:
-    deadline = time.monotonic() + START_SECONDS
-    while process.poll() is None and time.monotonic() < deadline:
-        try:
-            with urlopen(url, timeout=_PAUSE):  # noqa: S310 - a loopback address
-                return
-        except (HTTPError, OSError):
-            time.sleep(_PAUSE)
-    raise SystemExit(f"the engine does not answer; see {log}")
-
-
-def _free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
 
 
 if __name__ == "__main__":
