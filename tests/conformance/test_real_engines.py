@@ -27,7 +27,7 @@ def no_process(_engine: Engine) -> Iterator[str]:
 @pytest.fixture
 def docs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where the reports go, with an older one of each profile."""
-    monkeypatch.setattr(command, "_process", no_process)
+    monkeypatch.setattr(command, "process", no_process)
     monkeypatch.setattr(catalogue, "ROOT", tmp_path)
     monkeypatch.setenv("CACHESCOPE_CACHE", str(tmp_path / "cache"))
     (tmp_path / "cache" / "conformance").mkdir(parents=True)
