@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
+from e2e.cluster import session
 from e2e.stack import api, forwarding
 from e2e.stack.paths import DEMO_NAMESPACE, KUBECONFIG, LAYOUT
 from e2e.stack.waiting import until
@@ -96,8 +97,16 @@ def ready_pod(labels: str, namespace: str = NAMESPACE, *, seconds: float = 180) 
 
 @contextmanager
 def forwarded_pod(labels: str, port: int, namespace: str = NAMESPACE) -> Iterator[str]:
-    """Forward a port of a ready pod, found by its labels; yields `127.0.0.1:port`."""
-    with forwarded(f"pod/{ready_pod(labels, namespace)['metadata']['name']}", port, namespace) as address:
+    """Where a port of a ready pod, found by its labels, is reached: `address:port`.
+
+    Where the node is this machine that is the pod's own. Elsewhere it is forwarded to loopback, and everything that is under way
+    goes with the first connection that breaks.
+    """
+    pod = ready_pod(labels, namespace)
+    if session.recorded_provider(LAYOUT) == "local":
+        yield f"{pod['status']['podIP']}:{port}"
+        return
+    with forwarded(f"pod/{pod['metadata']['name']}", port, namespace) as address:
         yield address
 
 
