@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +17,16 @@ from cachescope.core.statements import read_statement
 from cachescope.core.types import NO_CACHE, CacheIdentity, Reuse
 from cachescope.guard.binding import Binding
 from cachescope.guard.metrics import exposition
+from cachescope.guard.process import GuardProcess
 from cachescope.guard.settings import read_settings
+from cachescope.guard.start import Misconfigured, make_process
 from tests.unit.guard_fakes import KEY, World
+from tests.unit.leased_guards import LeasedGuard, eventually, running, turns
 from tests.unit.test_guard_settings import COMPLETE
 
 TRIES = 50
 RING = KeyRing.of(KEY)
+ONE_CACHE = {**COMPLETE, "CACHESCOPE_CACHING": "OneCache", "CACHESCOPE_ENGINE_TYPE": "llama.cpp"}
 WITHOUT_FOLDER = {name: value for name, value in COMPLETE.items() if name != "CACHESCOPE_STATE_DIR"}
 MINE, OTHERS = CacheIdentity("m" * 43), CacheIdentity("o" * 43)
 
@@ -44,6 +50,36 @@ async def test_the_first_identity_is_served_and_no_other_ever(tmp_path: Path) ->
     assert [await world.status(NO_CACHE) for _ in range(TRIES)] == ["permit_for_another_cache"] * TRIES
     assert await world.status(MINE) == 200
     assert await world.status(MINE, reuse=Reuse.FRESH) == 200, "what it leaves behind is found by its own identity alone"
+
+
+@pytest.mark.parametrize(("first", "second"), [(MINE, OTHERS), (OTHERS, MINE)])
+async def test_of_two_identities_at_once_one_is_served(tmp_path: Path, first: CacheIdentity, second: CacheIdentity) -> None:
+    world, answers = OneCache(tmp_path), asyncio.Event()
+    reached: list[int] = []
+
+    async def engine(_scope: Any, receive: Any, send: Any) -> None:
+        reached.append(1)
+        await receive()
+        await answers.wait()
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    world.serve(engine)
+    asking = [asyncio.ensure_future(world.status(cache)) for cache in (first, second) * TRIES]
+    await turns()
+    answers.set()
+    assert await asyncio.gather(*asking) == [200, "permit_for_another_cache"] * TRIES
+    assert len(reached) == TRIES
+
+
+async def test_another_process_of_the_pod_replaces_no_binding(tmp_path: Path) -> None:
+    first, second = OneCache(tmp_path), OneCache(tmp_path)
+    said: list[CacheIdentity] = []
+    second.process.on_bound = lambda: said.append(second.process.cache)
+    assert await first.status(MINE) == 200
+    assert [await second.status(OTHERS) for _ in range(TRIES)] == ["permit_for_another_cache"] * TRIES
+    assert await second.status(MINE) == 200
+    assert (Binding(tmp_path).cache, said) == (MINE, [MINE])
 
 
 async def test_a_fresh_request_binds_too_for_it_leaves_something_behind(tmp_path: Path) -> None:
@@ -109,15 +145,34 @@ async def test_it_is_on_the_disk_before_the_engine_sees_the_request(tmp_path: Pa
 @pytest.mark.parametrize("content", [b"", b"x", b"m" * 42, b"m" * 44, b"m" * 42 + b"\n", b"\xff" * 43])
 def test_a_file_that_says_nothing_is_nobodys_leave(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "cache-identity").write_bytes(content)
-    with pytest.raises(SpecError, match="delete the pod"):
+    with pytest.raises(SpecError, match="delete the pod") as raised:
         Binding(tmp_path)
+    assert "mm" not in str(raised.value)
+    assert isinstance(make_process({**ONE_CACHE, "CACHESCOPE_STATE_DIR": str(tmp_path)}, []), Misconfigured)
 
 
 def test_a_write_that_was_cut_short_leaves_no_binding(tmp_path: Path) -> None:
-    (tmp_path / "cache-identity.new").write_bytes(b"m")
+    (tmp_path / "cache-identity.k1m2n3").write_bytes(b"m")
     assert Binding(tmp_path).cache == NO_CACHE
     assert Binding(tmp_path).bind(MINE)
     assert Binding(tmp_path).cache == MINE
+
+
+def test_a_guard_begins_with_what_its_pod_is_bound_to(tmp_path: Path) -> None:
+    environ = {**ONE_CACHE, "CACHESCOPE_STATE_DIR": str(tmp_path)}
+    fresh = make_process(environ, [])
+    assert isinstance(fresh, GuardProcess)
+    assert fresh.state().cache == NO_CACHE
+    assert Binding(tmp_path).bind(MINE)
+    again = make_process(environ, [])
+    assert isinstance(again, GuardProcess)
+    assert (again.state().caching, again.state().cache) == (Caching.ONE_CACHE, MINE)
+
+
+def test_a_folder_that_is_not_there_keeps_nothing(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match="is no folder"):
+        Binding(tmp_path / "missing")
+    assert isinstance(make_process({**ONE_CACHE, "CACHESCOPE_STATE_DIR": str(tmp_path / "missing")}, []), Misconfigured)
 
 
 def test_a_file_that_may_not_be_read_is_nobodys_leave(tmp_path: Path) -> None:
@@ -155,6 +210,30 @@ async def test_a_guard_says_whose_cache_it_is_once_it_is_somebodys(tmp_path: Pat
     assert MINE not in text
 
 
+async def test_the_lease_says_at_once_whose_cache_it_is(tmp_path: Path) -> None:
+    guard = LeasedGuard(caching=Caching.ONE_CACHE, state_folder=tmp_path)
+    guard.process.binding = Binding(tmp_path)
+    async with running(guard):
+        assert guard.published().cache == NO_CACHE
+        assert (await guard.ask(guard.permit(cache=MINE))).status == 200
+        await eventually(lambda: guard.published().cache == MINE)
+
+
+async def test_no_line_of_the_log_shows_an_identity(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("DEBUG")
+    world = OneCache(tmp_path)
+    with monkeypatch.context() as broken:
+        broken.setattr("cachescope.guard.binding.os.link", _no_links)
+        assert await world.status(MINE) == "cache_identity_not_kept"
+    assert await world.status(MINE) == 200
+    assert await world.status(OTHERS) == "permit_for_another_cache"
+    assert "cannot be kept" in caplog.text
+    assert "belongs to one identity" in caplog.text
+    assert not re.search("mm|oo", " ".join(str(vars(record)) for record in caplog.records))
+
+
 async def test_a_guard_of_salts_takes_no_permit_for_a_cache_and_says_nothing_new() -> None:
     world = World()
     assert (await world.ask(world.permit(cache=MINE))).code == "permit_for_another_cache"
@@ -170,3 +249,7 @@ async def test_where_nothing_is_reused_no_permit_reuses() -> None:
     assert {answer.code for answer in answers} == {"reuse_switched_off"}
     assert (await world.ask(world.permit(reuse=Reuse.FRESH))).status == 200
     assert (await world.ask(world.permit(reuse=Reuse.NONE))).status == 200
+
+
+def _no_links(source: str, _target: Path) -> None:
+    raise OSError(28, "no space left on device", f"{source} for {MINE}")

@@ -1,19 +1,26 @@
-"""A guard under any order of events: nothing below what it acknowledged is ever handed over, and what stands passes."""
+"""A guard under any order of events: nothing below what it acknowledged is ever handed over, and what stands passes.
+
+Its engine knows no salts: whoever is admitted first is the only one who ever is, also for a guard that starts anew.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import tempfile
 from dataclasses import dataclass
+from pathlib import Path
 
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from cachescope.core.admission import Refusal, Request
+from cachescope.core.caches import Caching
 from cachescope.core.digests import sha256
 from cachescope.core.heads import Heads, Seen
 from cachescope.core.ledgers import Floor, Ledger, Lineage, Role
-from cachescope.core.types import Epoch, Reuse
+from cachescope.core.types import NO_CACHE, CacheIdentity, Epoch, Reuse
+from cachescope.guard.binding import Binding
 from cachescope.guard.in_flight import Flight
 from tests.unit.guard_fakes import BODY, PATH, POOL, TENANT, World, vector
 
@@ -21,6 +28,9 @@ FRESH_MS = 120_000
 TURNS = 12
 REQUEST = Request("POST", PATH, sha256(BODY))
 LINEAGE = Lineage(1, "lineage")
+MINE, OTHERS = CacheIdentity("m" * 43), CacheIdentity("o" * 43)
+CACHES = [MINE, MINE, MINE, OTHERS]
+"""More often one and the same, so that most requests are served."""
 
 
 @dataclass(eq=False)
@@ -43,13 +53,16 @@ class GuardMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.loop = asyncio.new_event_loop()
-        self.world = World()
+        self.folder = tempfile.TemporaryDirectory()
+        self.world = World(caching=Caching.ONE_CACHE)
+        self.bound = NO_CACHE
         self.process, self.source = self.world.process, self.world.source
         self.sent: list[Sent] = []
         self.pool = self.tenant = 1
         self.abort_below, self.drain_seconds = 0, 0
         self.sequence = 0
         self.returned: list[Sent] = []
+        self.binding_is_read()
         self._publish()
         self.keeping = self.loop.create_task(self.process.keep_closing())
         self._turn()
@@ -58,18 +71,28 @@ class GuardMachine(RuleBasedStateMachine):
         self.keeping.cancel()
         self.loop.run_until_complete(asyncio.gather(self.keeping, return_exceptions=True))
         self.loop.close()
+        self.folder.cleanup()
 
-    @rule(reuse=st.sampled_from([Reuse.SALTED, Reuse.FRESH]), pool_lag=st.integers(0, 1), tenant_lag=st.integers(0, 1))
-    def admit(self, reuse: Reuse, pool_lag: int, tenant_lag: int) -> None:
+    @rule(
+        reuse=st.sampled_from([Reuse.SALTED, Reuse.FRESH]),
+        pool_lag=st.integers(0, 1),
+        tenant_lag=st.integers(0, 1),
+        cache=st.sampled_from(CACHES),
+    )
+    def admit(self, reuse: Reuse, pool_lag: int, tenant_lag: int, cache: CacheIdentity) -> None:
         pool, tenant = self.pool - pool_lag, self.tenant - tenant_lag
         seen = Seen(LINEAGE.id, self.sequence, LINEAGE.id, self.sequence)
-        found = self.process.admit(self.world.permit(epochs=vector(pool, tenant), seen=seen, reuse=reuse), REQUEST)
+        permit = self.world.permit(epochs=vector(pool, tenant), seen=seen, reuse=reuse, cache=cache)
+        found = self.process.admit(permit, REQUEST)
         if pool_lag or tenant_lag:
             assert found is Refusal.BEHIND
         elif reuse is Reuse.SALTED and not self.source.left_ms:
             assert found is Refusal.LEASE_LOST
+        elif self.bound not in {NO_CACHE, cache}:
+            assert found is Refusal.OTHER_CACHE
         else:
             assert isinstance(found, Flight)
+            self.bound = cache
             self.sent.append(Sent(found, pool, tenant, reuse, self.source.generation, self.world.clock()))
 
     @precondition(lambda self: self.sent)
@@ -136,6 +159,15 @@ class GuardMachine(RuleBasedStateMachine):
     @rule(answers=st.booleans())
     def engine(self, answers: bool) -> None:
         (self.world.confirmation.allowed.set if answers else self.world.confirmation.allowed.clear)()
+
+    @rule()
+    def binding_is_read(self) -> None:
+        """As a guard does that starts anew."""
+        self.process.binding = Binding(Path(self.folder.name))
+
+    @invariant()
+    def it_is_bound_to_whoever_was_admitted_first(self) -> None:
+        assert self.process.cache == self.bound
 
     @invariant()
     def only_what_fell_is_closed(self) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from cachescope.core.caches import Caching
 from cachescope.core.errors import SpecError
 from cachescope.guard import settings as settings_page
 from cachescope.guard.asgi import Guard, Running
@@ -36,6 +37,8 @@ VALUES = {
     "CACHESCOPE_METRICS_PORT": ["65536", "x"],
     "CACHESCOPE_MAX_BODY_BYTES": ["0", "1e6"],
     "CACHESCOPE_USED_PERMITS": ["0", "²"],
+    "CACHESCOPE_CACHING": ["salted", "onecache", "PerTenant"],
+    "CACHESCOPE_ENGINE_TYPE": ["-", "a b", "x" * 64, "vLLM\n"],
 }
 BAD = [({**COMPLETE, name: value}, name) for name, values in VALUES.items() for value in values]
 MISSING = [({key: value for key, value in COMPLETE.items() if key != name}, name) for name in COMPLETE]
@@ -46,6 +49,7 @@ def test_defaults_are_those_of_the_table() -> None:
     assert (settings.lease_ms, settings.metrics_port, settings.max_body_bytes) == (60_000, 9400, 16_777_216)
     assert (settings.used_permits, settings.model_path) == (200_000, Path("/model"))
     assert (settings.fresh_ms, settings.state_folder) == (120_000, None)
+    assert (settings.engine_type, settings.caching) == ("vLLM", Caching.SALTED)
     assert settings.api_folder == Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
@@ -59,6 +63,11 @@ def test_without_a_right_nothing_is_served_for_longer_than_the_pool_allows(on_lo
 @pytest.mark.parametrize(("cleanup", "resets"), [("", False), ("None", False), ("Reset", True)])
 def test_the_cache_is_reset_where_the_pool_says_so(cleanup: str, resets: bool) -> None:
     assert read_settings({**COMPLETE, "CACHESCOPE_CLEANUP": cleanup}).resets_cache is resets
+
+
+@pytest.mark.parametrize("name", ["vLLM", "SGLang", "TensorRT-LLM", "llama.cpp", "TGI", "LMDeploy", "custom", "x" * 63])
+def test_a_guard_takes_the_name_of_any_engine(name: str) -> None:
+    assert read_settings({**COMPLETE, "CACHESCOPE_ENGINE_TYPE": name}).engine_type == name
 
 
 @pytest.mark.parametrize(("host", "url"), [("fd00::1", "https://[fd00::1]:443"), ("10.96.0.1", "https://10.96.0.1:443")])

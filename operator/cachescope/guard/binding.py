@@ -5,7 +5,9 @@ Rules:
 - the first permit that is admitted binds the pod, and nothing unbinds it: the engine keeps what it computed;
 - the binding outlives the guard's process, since a sidecar starts anew while its engine goes on; it goes with the pod;
 - it is on the disk before the request goes to the engine; what cannot be kept binds nothing, and is refused;
-- a file that cannot be read leaves the pod with nobody's cache that may be anybody's: nothing is admitted.
+- a binding that is on the disk is never replaced, be it another process of the pod that wrote it meanwhile;
+- a file that cannot be read, or a folder that is not there, leaves the pod with nobody's cache that may be anybody's: nothing is
+  admitted.
 """
 
 from __future__ import annotations
@@ -13,6 +15,8 @@ from __future__ import annotations
 import logging
 import os
 import re
+import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 from cachescope.core.errors import SpecError
@@ -33,10 +37,14 @@ class Binding:
         cache: Whose cache it is; nobody's before the first request.
 
     Raises:
-        SpecError: There is one that cannot be read.
+        SpecError: There is one that cannot be read, or no folder.
     """
 
     def __init__(self, folder: Path) -> None:
+        if not folder.is_dir():
+            raise SpecError(
+                f"{folder} is no folder, so the pod cannot keep whose cache it is; mount one that lives as long as the pod"
+            )
         self._folder = folder
         self.cache = _kept(folder / _FILE)
 
@@ -48,11 +56,10 @@ class Binding:
         """
         if self.cache == NO_CACHE:
             try:
-                _keep(self._folder, cache)
-            except OSError as error:
+                self.cache = _keep(self._folder, cache)
+            except (OSError, SpecError) as error:
                 _LOG.error("the pod's binding cannot be kept; mount a writable folder", extra={"problem": type(error).__name__})
                 return False
-            self.cache = cache
             _LOG.info("the pod's cache belongs to one identity from now on")
         return self.cache == cache
 
@@ -71,16 +78,18 @@ def _kept(path: Path) -> CacheIdentity:
     return CacheIdentity(found.decode())
 
 
-def _keep(folder: Path, cache: CacheIdentity) -> None:
-    """Write it so that it is there whole after a crash, or not at all."""
-    beside = folder / f"{_FILE}.new"
-    with beside.open("wb") as file:
-        file.write(cache.encode())
-        file.flush()
-        os.fsync(file.fileno())
-    beside.replace(folder / _FILE)
+def _keep(folder: Path, cache: CacheIdentity) -> CacheIdentity:
+    """Write it so that it is there whole after a crash, or not at all, unless there is one; which one there is."""
+    path = folder / _FILE
+    with tempfile.NamedTemporaryFile(dir=folder, prefix=f"{_FILE}.") as beside:
+        beside.write(cache.encode())
+        beside.flush()
+        os.fsync(beside.fileno())
+        with suppress(FileExistsError):
+            os.link(beside.name, path)  # a rename would replace the binding of another process
     opened = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(opened)
     finally:
         os.close(opened)
+    return _kept(path)

@@ -264,12 +264,15 @@ class GuardProcess:
     def _bind(self, permit: Permit) -> Refusal | None:
         if self.settings.caching is not Caching.ONE_CACHE:
             return None
-        unbound = self.cache == NO_CACHE
-        if self.binding is None or not self.binding.bind(permit.cache):
+        if self.binding is None:
             return Refusal.NOT_KEPT
-        if unbound:
+        before = self.cache
+        bound = self.binding.bind(permit.cache)
+        if self.cache != before:
             self.on_bound()
-        return None
+        if bound:
+            return None
+        return Refusal.NOT_KEPT if self.cache == NO_CACHE else Refusal.OTHER_CACHE
 
     def _right(self, now: int) -> bool:
         return not self._released and self.source.right_left_ms(now) > 0

@@ -17,7 +17,7 @@
 | `CACHESCOPE_CLEANUP` | `Reset`: the engine's prefix cache is reset after a fence of the whole pool; `None`: it is not | `None` |
 | `CACHESCOPE_ENGINE_TYPE` | which engine it guards, as in a pool's `engine.type` | `vLLM` |
 | `CACHESCOPE_CACHING` | what keeps requests apart in it: `Salted`, `OneCache` or `Off` (`core.caches`) | `Salted` |
-| `CACHESCOPE_STATE_DIR` | folder of the pod's own, where witnesses of the ledgers outlive the process; empty keeps none | empty |
+| `CACHESCOPE_STATE_DIR` | folder as old as the pod: witnesses of ledgers, whose cache it is | empty; required with `OneCache` |
 | `CACHESCOPE_METRICS_PORT` | port of `/metrics`; 0 is off | 9400 |
 | `CACHESCOPE_MAX_BODY_BYTES` | largest request body | 16777216 |
 | `CACHESCOPE_USED_PERMITS` | how many used permits are remembered; beyond it requests are refused | 200000 |
@@ -41,6 +41,7 @@ from cachescope.leases.service_account import FOLDER, in_cluster_url
 
 VLLM: Final = "vLLM"
 _TARGET = re.compile(r"[0-9a-f]{64}\Z")
+_ENGINE_TYPE = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,62}\Z")
 
 
 @dataclass(frozen=True)
@@ -115,7 +116,7 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
         lease_ms=1000 * _number(environ, "CACHESCOPE_LEASE_SECONDS", default=60, least=1, most=MOST_GUARD_MS // 1000),
         fresh_ms=_fresh_ms(environ),
         resets_cache=_choice(environ, "CACHESCOPE_CLEANUP", ("None", "Reset")) == "Reset",
-        engine_type=environ.get("CACHESCOPE_ENGINE_TYPE") or VLLM,
+        engine_type=_engine_type(environ, "CACHESCOPE_ENGINE_TYPE"),
         caching=caching,
         state_folder=Path(folder) if (folder := environ.get("CACHESCOPE_STATE_DIR")) else None,
         metrics_port=_number(environ, "CACHESCOPE_METRICS_PORT", default=9400, least=0, most=65_535),
@@ -136,6 +137,14 @@ def _target(environ: Mapping[str, str], name: str) -> TargetName:
     if not _TARGET.match(value):
         raise SpecError(f"{name} is not a target name; it has 64 lower-case hexadecimal digits")
     return TargetName(value)
+
+
+def _engine_type(environ: Mapping[str, str], name: str) -> str:
+    """The catalogue of engines is no part of a guard: an engine that only the operator and gateways know is passed on."""
+    value = environ.get(name) or VLLM
+    if not _ENGINE_TYPE.match(value):
+        raise SpecError(f"{name} is {value!r}; set a pool's `engine.type`: letters, digits, dots and dashes, at most 63")
+    return value
 
 
 def _fresh_ms(environ: Mapping[str, str]) -> int:
