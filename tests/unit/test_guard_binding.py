@@ -214,6 +214,7 @@ async def test_the_lease_says_at_once_whose_cache_it_is(tmp_path: Path) -> None:
     guard = LeasedGuard(caching=Caching.ONE_CACHE, state_folder=tmp_path)
     guard.process.binding = Binding(tmp_path)
     async with running(guard):
+        await eventually(lambda: guard.published().acknowledged)  # nothing else is left to say until the next round
         assert guard.published().cache == NO_CACHE
         assert (await guard.ask(guard.permit(cache=MINE))).status == 200
         await eventually(lambda: guard.published().cache == MINE)
