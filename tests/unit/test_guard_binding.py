@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import stat
 from pathlib import Path
 from typing import Any
 
@@ -126,6 +127,22 @@ async def test_what_cannot_be_kept_binds_nothing_and_reaches_no_engine(tmp_path:
         assert world.process.cache == NO_CACHE
     assert await world.status(OTHERS) == 200
     assert await world.status(MINE) == "permit_for_another_cache"
+
+
+async def test_what_may_be_lost_with_the_folder_reaches_no_engine_yet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    world, fsync = OneCache(tmp_path), os.fsync
+
+    def of_files_alone(descriptor: int) -> None:
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise OSError("the folder is not on the disk")
+        fsync(descriptor)
+
+    with monkeypatch.context() as broken:
+        broken.setattr("cachescope.guard.binding.os.fsync", of_files_alone)
+        assert [await world.status(MINE) for _ in range(TRIES)] == ["cache_identity_not_kept"] * TRIES
+        assert world.engine.scopes == []
+    assert await world.status(OTHERS) == "permit_for_another_cache", "what is written is not replaced"
+    assert await world.status(MINE) == 200
 
 
 async def test_it_is_on_the_disk_before_the_engine_sees_the_request(tmp_path: Path) -> None:
