@@ -42,6 +42,7 @@ async def restarted(path: WholePath, **loaded: Digest) -> None:
     running.background = None
     path.guard = Guard(path.engine, running)
     path.write_lease()
+    path.prove_isolation()
     path.clock_ms += path.process.settings.lease_ms
     await path.prove()
 

@@ -350,6 +350,6 @@ async def test_ten_thousand_tenants_are_compiled_beside_the_requests(path: Whole
     while not refreshing.done():
         await asyncio.sleep(0)
         turns += 1
-    assert len(path.snapshot().policy.tenants) == 10_004
+    assert sum(tenant.name != "" for tenant in path.snapshot().policy.tenants.values()) == 10_004
     assert time.process_time() - started < 5, "seconds of this process's own work, however busy the machine is"
     assert turns > 10, "the event loop went on meanwhile"

@@ -32,6 +32,7 @@ from cachescope.core.record import EngineDigests, Loaded
 from cachescope.core.scopes import Credential
 from cachescope.core.statements import CHALLENGE_HEADER, STATEMENT_HEADER
 from cachescope.core.types import Digest, Epoch, TargetKind, TargetName
+from cachescope.engines.vllm import ROUTES
 from cachescope.gateway.audit import Audit
 from cachescope.gateway.challenges import ChallengeAnswer
 from cachescope.gateway.configuration import Configuration
@@ -132,6 +133,7 @@ class WholePath:
         self.gate = Decision(self.in_force, self.fleet, Audit(CollectorRegistry()), lambda: self.seconds)
         self.last: Forward | None = None
         self.write_lease()
+        self.prove_isolation()
 
     def snapshot(self) -> Snapshot:
         """The configuration in force."""
@@ -179,6 +181,11 @@ class WholePath:
         text = write_lease(permit_keys(self.snapshot().keys.root, POOL_UID).current, replace(statement, **changes))
         name = lease_name("pod-uid", boot_id)
         self.cluster.apply({"kind": "FenceLease", "metadata": {"name": name}, "spec": {"statement": text}}, NAMESPACE)
+
+    def prove_isolation(self, *paths: str) -> None:
+        """What the operator writes once the probe has been there; by default of every route."""
+        proof = {"routes": list(paths or [path for _, path in ROUTES]), "boots": [self.process.boot_id]}
+        self.edit("ServingPool", POOL, lambda pool: pool.update(status={"isolation": {"proofs": [proof]}}))
 
     async def challenge(self, address: str, nonce: str) -> ChallengeAnswer:
         """Implements `Challenger` on the guard in this process."""

@@ -21,6 +21,7 @@ class ConditionType(StrEnum):
     HELD = "Held"
     FENCED = "Fenced"
     USABLE = "Usable"
+    ISOLATION_VERIFIED = "IsolationVerified"
 
 
 class Reason(StrEnum):
@@ -85,6 +86,16 @@ class Reason(StrEnum):
     RESTORE_UNCONFIRMED = "RestoreUnconfirmed"
     NOT_WRITTEN = "NotWritten"
 
+    VERIFIED = "Verified"
+    ONE_CACHE_PER_POD = "OneCachePerPod"
+    REUSE_OFF = "ReuseOff"
+    NOT_VERIFIED_YET = "NotVerifiedYet"
+    PARTLY_VERIFIED = "PartlyVerified"
+    NO_EVIDENCE = "NoEvidence"
+    PROBE_FAILED = "ProbeFailed"
+    BYPASSED = "Bypassed"
+    LEAK = "Leak"
+
 
 _BY_STATE: Final[Mapping[ConditionType, Mapping[State, tuple[Reason, ...]]]] = {
     # Of a ServingPool.
@@ -123,7 +134,21 @@ _BY_STATE: Final[Mapping[ConditionType, Mapping[State, tuple[Reason, ...]]]] = {
             Reason.CLUSTER_ERROR,
             Reason.TOO_MANY_TENANTS,
             Reason.OTHER_NAMESPACES,
+            Reason.LEAK,
         ),
+    },
+    # `False`: nothing is reused by the processes that are not verified. `Unknown`: there is no process.
+    ConditionType.ISOLATION_VERIFIED: {
+        "True": (Reason.VERIFIED, Reason.ONE_CACHE_PER_POD, Reason.REUSE_OFF),
+        "False": (
+            Reason.NOT_VERIFIED_YET,
+            Reason.PARTLY_VERIFIED,
+            Reason.NO_EVIDENCE,
+            Reason.PROBE_FAILED,
+            Reason.BYPASSED,
+            Reason.LEAK,
+        ),
+        "Unknown": (Reason.NO_READY_POD,),
     },
     ConditionType.GUARD_OUTDATED: {
         "False": (Reason.GUARDS_CURRENT,),

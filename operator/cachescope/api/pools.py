@@ -316,6 +316,13 @@ class Isolation(Strict):
         description="After which a tenant's engines that nobody asked are stopped; the next request gets 503 with `Retry-After` "
         "and starts them. Without it they run all the time.",
     )
+    verify_seconds: int = Field(
+        3600,
+        ge=60,
+        le=604_800,
+        description="How often it is shown again that the engines of mode `Shared` keep tenants apart. A process that starts is "
+        "always probed first, and reuses nothing before.",
+    )
     min_warm_seconds: int = Field(300, ge=1, le=86_400, description="For how long engines that a request started run at least.")
 
 

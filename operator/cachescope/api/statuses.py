@@ -69,6 +69,37 @@ class EngineStatus(Status):
     adapters: tuple[AdapterStatus, ...] = Field((), description="Of the LoRA adapters.")
 
 
+class ProbedRoute(Status):
+    """What the probe found of one way to ask."""
+
+    route: str = Field(description="Its path.")
+    variant: str = Field("", description="What was special; empty for a plain request.")
+    found: Literal["Isolated", "Leaks", "NoReuse", "NoEvidence", "Failed", "Refused"] = Field(
+        description="`Isolated`: in every try the prompt's owner found it again, and nobody else did. `Leaks`: somebody else found "
+        "it. `NoReuse`: nobody found anything. `NoEvidence`: the engine does not tell. `Refused`: such requests are."
+    )
+    tries: int = Field(0, description="Prompts that were tried.")
+    hits: int = Field(0, description="Of those, how many somebody else found.")
+
+
+class IsolationProof(Status):
+    """Processes of which the probe has shown the same."""
+
+    routes: tuple[str, ...] = Field(description="Paths on which they keep salts apart. On any other nothing is reused.")
+    boots: tuple[str, ...] = Field(description="Boot ids of their guards, as in the names of their FenceLeases.")
+
+
+class IsolationStatus(Status):
+    """What the probe has shown on the live pool."""
+
+    verified_at: str = Field("", description="When it last showed of a process that it keeps tenants apart (RFC 3339).")
+    proofs: tuple[IsolationProof, ...] = Field((), description="Of which processes; only these reuse.")
+    last: tuple[ProbedRoute, ...] = Field((), description="What the last run found.")
+    fault: str = Field("", description="Why the last run showed nothing; empty when it did.")
+    leak: str = Field("", description="What leaked; empty once every process was shown to keep tenants apart since.")
+    incident: str = Field("", description="Id of the incident that the leak became.")
+
+
 ModeName = Literal["Shared", "PerTenant", "Dedicated", "Disabled", ""]
 """How the tenants of a pool are kept apart."""
 
@@ -91,6 +122,9 @@ class ServingPoolStatus(ConditionedStatus):
     selector: str = Field("", description="Of the pods, for autoscalers.")
     routes: tuple[RouteStatus, ...] = Field((), description="Verdict of the engine catalogue, by route.")
     engines: tuple[EngineStatus, ...] = Field((), description="What the engines loaded, each different one once.")
+    isolation: IsolationStatus | None = Field(
+        None, description="What the probe has shown; nothing where there is nothing to probe."
+    )
     guards: tuple[GuardStatus, ...] = Field((), description="The guard processes that are known by their leases.")
 
 

@@ -58,6 +58,7 @@ def operator(  # noqa: PLR0913 - one for each variable that the chart sets
     api_servers: Annotated[str, typer.Option(envvar="CACHESCOPE_API_SERVERS", help="CIDRs, with commas.")] = "",
     api_ports: ApiPorts = "443,6443",
     user: Annotated[int | None, typer.Option("--engine-user", envvar="CACHESCOPE_ENGINE_USER", help="UID of engine pods.")] = None,
+    gateway_url: Annotated[str, typer.Option(envvar="CACHESCOPE_GATEWAY_URL", help="Where gateways listen for the probe.")] = "",
     identity: Annotated[str, typer.Option(envvar="CACHESCOPE_POD_NAME", help="Name of this process in the Lease.")] = "",
 ) -> None:
     """Run the operator."""
@@ -77,6 +78,7 @@ def operator(  # noqa: PLR0913 - one for each variable that the chart sets
         identity=identity,
         guard_version=guard_version,
         run_as_user=user,
+        gateway=gateway_url,
     )
     run(options)
 
@@ -103,11 +105,16 @@ def gateway(config: ConfigFolder, socket: Socket, port: Annotated[int, typer.Opt
 
 
 @app.command()
-def envoy(config: ConfigFolder, socket: Socket, port: Annotated[int, typer.Option(help="For clients.")] = 8080) -> None:
+def envoy(
+    config: ConfigFolder,
+    socket: Socket,
+    port: Annotated[int, typer.Option(help="For clients.")] = 8080,
+    probe_port: Annotated[int, typer.Option(help="For the operator's isolation probe; 0 for none.")] = 0,
+) -> None:
     """Run Envoy with the gateway's configuration; this process becomes Envoy."""
     from cachescope.gateway.start_envoy import start  # noqa: PLC0415 - the other commands do not need its libraries
 
-    start(config, socket, port)
+    start(config, socket, port, probe_port)
 
 
 @app.command("drain-envoy")

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from cachescope.api.settings import Settings
+from cachescope.api.statuses import IsolationStatus
 from cachescope.controller.fences import Fences
 from cachescope.controller.lease_book import LeaseBook
 from cachescope.controller.outcomes import Outcomes
@@ -13,7 +14,7 @@ from cachescope.controller.pool_ledgers import PoolLedgers
 from cachescope.controller.root_keys import RootKeys
 from cachescope.controller.store import Key, Store
 from cachescope.kube.applying import Applier
-from cachescope.kube.rest import Rest
+from cachescope.kube.rest import Document, Rest
 from cachescope.manifests.platform import Platform
 
 
@@ -33,6 +34,7 @@ class Installation:
         platform: What pools are built with.
         settings: Settings in force.
         again: Asks for a key to be reconciled in some seconds.
+        isolation: What the probe has shown of a pool; `None` where there is nothing to show.
         renewed: Told how many engine pods were deleted to make room for a new cache identity.
     """
 
@@ -47,4 +49,5 @@ class Installation:
     platform: Platform
     settings: Settings
     again: Callable[[Key, float], None]
+    isolation: Callable[[Document], IsolationStatus | None] = lambda _: None
     renewed: Callable[[int], None] = lambda _: None

@@ -10,6 +10,7 @@ from packaging.version import InvalidVersion, Version
 
 from cachescope.api.conditions import ConditionType, Reason
 from cachescope.api.pools import ServingPool
+from cachescope.api.statuses import IsolationStatus
 from cachescope.controller import pod_faults
 from cachescope.controller.fences import Fence
 from cachescope.controller.lease_book import Life, Process
@@ -72,6 +73,7 @@ class Observed:
         invalid: Why the spec cannot be obeyed.
         readable: Whether the spec could be read, be it obeyed or not.
         fault: What else is in the way.
+        isolation: What the probe has shown; `None` where there is nothing to show.
         before: The pool's status so far.
     """
 
@@ -96,6 +98,7 @@ class Observed:
     invalid: str = ""
     readable: bool = True
     fault: Fault | None = None
+    isolation: IsolationStatus | None = None
     before: Mapping[str, Any] = field(default_factory=dict)
     _ready: frozenset[str] = field(init=False, repr=False)
 

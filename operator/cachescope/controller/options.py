@@ -12,6 +12,7 @@ from packaging.version import InvalidVersion, Version
 from cachescope import __version__
 from cachescope.api.settings import Settings, read_settings
 from cachescope.core.errors import SpecError
+from cachescope.core.labels import PROBES_PORT, PROBES_SERVICE
 from cachescope.manifests.platform import API_SERVER_PORTS
 
 LEASE_NAME: Final = "cachescope-operator"
@@ -34,6 +35,7 @@ class Options:
         identity: Name of the process in the Lease; its pod's name.
         guard_version: CacheScope's version in the guard's image; the operator's own, where the images are of one release.
         run_as_user: UID of engine pods; `None` leaves it to their images or to the cluster.
+        gateway: URL at which gateways listen for the isolation probe; by default that of their Service.
     """
 
     namespace: str
@@ -47,6 +49,7 @@ class Options:
     identity: str = ""
     guard_version: str = __version__
     run_as_user: int | None = None
+    gateway: str = ""
 
     def __post_init__(self) -> None:
         """Refuse what would only fail later, in every pool at once."""
@@ -63,6 +66,11 @@ class Options:
             Version(self.guard_version)
         except InvalidVersion as error:
             raise SpecError(f"{self.guard_version!r} is no version, as 0.2.0 is; correct that of the guard's image") from error
+
+    @property
+    def gateway_url(self) -> str:
+        """URL at which gateways listen for the isolation probe."""
+        return self.gateway or f"http://{PROBES_SERVICE}.{self.namespace}:{PROBES_PORT}"
 
     @property
     def watched_namespace(self) -> str | None:

@@ -10,6 +10,7 @@ from cachescope.api.pools import ServingPool
 from cachescope.api.statuses import AdapterStatus, EngineStatus, GuardStatus, ModeName, RouteStatus, ServingPoolStatus
 from cachescope.controller import pod_faults
 from cachescope.controller.fence_verdicts import fence_verdict
+from cachescope.controller.isolation_verdicts import isolation_verdicts, leak_of
 from cachescope.controller.lease_book import Process
 from cachescope.controller.observed_pools import Observed, older
 from cachescope.controller.readiness import name_taken, readiness
@@ -20,7 +21,7 @@ from cachescope.engines.facts import Mode
 from cachescope.engines.pool_modes import choice_of, is_template, verdict_of
 from cachescope.manifests.children import engine_selector
 
-_OF_SPEC: Final = ("mode", "modeReason", "routes", "selector")
+_OF_SPEC: Final = ("mode", "modeReason", "routes", "selector", "isolation")
 _MODES: Final[Mapping[Mode, ModeName]] = {Mode.SHARED: "Shared", Mode.PER_TENANT: "PerTenant", Mode.DISABLED: "Disabled"}
 _OF_LEDGER: Final = ("epoch", "lineage", "bypassed", "publicStopped", "latestIncident")
 _OF_LEASES: Final = ("routable", "guards", "engines")
@@ -43,6 +44,7 @@ def pool_status(seen: Observed) -> dict[str, Any]:
         selector=_selector(seen.pool),
         routes=_routes(seen.pool),
         engines=_engines(seen.live_guards),
+        isolation=seen.isolation,
         guards=tuple(_guard(guard, live=seen.lives(guard)) for guard in seen.guards),
     )
     made = status.model_dump(mode="json", by_alias=True, exclude={"conditions"}, exclude_none=True)
@@ -54,7 +56,7 @@ def pool_conditions(seen: Observed) -> list[Verdict]:
     ready = readiness(seen)
     if seen.invalid and seen.revision is None and seen.fault is None:
         return [ready]
-    return [ready, _progressing(seen), _degraded(seen), *fenced(seen), *_guard_outdated(seen)]
+    return [ready, _progressing(seen), _degraded(seen), *isolation_verdicts(seen), *fenced(seen), *_guard_outdated(seen)]
 
 
 def kept(seen: Observed) -> tuple[str, ...]:
@@ -158,6 +160,7 @@ def _degraded(seen: Observed) -> Verdict:
 def _faults(seen: Observed) -> Iterator[tuple[Reason, str]]:
     if seen.fault:
         yield seen.fault.reason, seen.fault.message
+    yield Reason.LEAK, leak_of(seen)
     yield Reason.POD_FAILING, pod_faults.failing(seen.pods) or _not_created(seen)
     yield _unplaced(seen)
     yield Reason.FEWER_THAN_ASKED, _fewer(seen)

@@ -310,6 +310,7 @@ class Pools:
             invalid=this.invalid,
             readable=this.readable,
             fault=this.fault,
+            isolation=site.isolation(this.document),
             before=this.document.get("status") or {},
         )
 

@@ -19,6 +19,7 @@ from cachescope.controller.fence_metrics import FenceMetrics
 from cachescope.controller.fences import Fence, Fences
 from cachescope.controller.health import Health
 from cachescope.controller.installation import Installation
+from cachescope.controller.isolation_probes import IsolationProbes
 from cachescope.controller.lease_book import LeaseBook
 from cachescope.controller.lease_watch import LeaseWatch
 from cachescope.controller.ledger_objects import LedgerObjects
@@ -87,6 +88,9 @@ class Process:
         self._outcomes = Outcomes(self.queue.add)
         self._fences = Fences(self._leases, self._list_leases, told=self._fence_moved, completed=self._fence_completed)
         self._policy = PolicyInputs(self.rest, self.store, namespace=options.watched_namespace)
+        self._probes = IsolationProbes(
+            self.rest, self.store, self._leases, self._keys, options.gateway_url, metrics, again=self.queue.add
+        )
         self._lease_watch = LeaseWatch(
             self.rest,
             self.store,
@@ -166,6 +170,7 @@ class Process:
             group.create_task(self._audit.run())
             group.create_task(self._lease_watch.run())
             group.create_task(self._fences.run())
+            group.create_task(self._probes.run())
             group.create_task(repeat(JUDGE_SECONDS, self._judge))
             group.create_task(repeat(KEYS_SECONDS, self._refresh_keys))
             group.create_task(repeat(SWEEP_SECONDS, sweeper.sweep))
@@ -218,6 +223,7 @@ class Process:
             platform=platform,
             settings=settings,
             again=self.queue.add_after,
+            isolation=self._probes.record,
             renewed=self._metrics.renewed,
         )
 

@@ -17,6 +17,7 @@ from typing import Any
 from cachescope.api.conditions import SAID, ConditionType, Reason
 from cachescope.controller.dedicated_pools import rests, serves, unfinished
 from cachescope.controller.isolation_plans import Plan
+from cachescope.controller.isolation_verdicts import one_cache_per_pod
 from cachescope.controller.observed_pools import Observed
 from cachescope.controller.pool_status import fenced, kept, pool_status
 from cachescope.controller.readiness import name_taken
@@ -66,7 +67,9 @@ def template_status(seen: Observed, pools: Sequence[Document]) -> dict[str, Any]
 
 def template_conditions(seen: Observed, members: Members) -> list[Verdict]:
     """What holds of a template."""
-    return [_ready(seen, members), _progressing(seen, members), _degraded(seen, members), *fenced(seen), _guard_outdated(members)]
+    shown = [one_cache_per_pod()] if seen.deployment is None else []
+    own = [_ready(seen, members), _progressing(seen, members), _degraded(seen, members)]
+    return [*own, *shown, *fenced(seen), _guard_outdated(members)]
 
 
 def _count(pool: Document, name: str) -> int:

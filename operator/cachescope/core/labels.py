@@ -25,6 +25,10 @@ SPEC_ANNOTATION = "cachescope.dev/spec"
 ENGINE_PORT = 8000
 GUARD_METRICS_PORT = 9400
 
+PROBES_SERVICE = "cachescope-gateway-probes"
+"""The Service by which the operator's probe finds gateways, in the namespace of the installation."""
+PROBES_PORT = 8082
+
 LEDGER_LABEL = "cachescope.dev/ledger"
 """On every EpochLedger: `head` on what guards and gateways read in each round, `shard` on the others."""
 HEAD = "head"

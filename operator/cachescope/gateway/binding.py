@@ -6,7 +6,8 @@ Rules:
   have; the permit carries those of every target of the request, so that a revoked principal is refused also where its cache is
   shared;
 - cache epochs (pool, scope) stand in the pool's ledger, authorization epochs (tenant, compartment, principal) in its namespace's;
-- a permit allows reuse only under the gateway's own right, to a guard that has one, and where nothing switched reuse off;
+- a permit allows reuse only under the gateway's own right, to a guard that has one, where nothing switched reuse off, and of what
+  was proven to be kept apart (`proofs`);
 - the salt is made for what the chosen endpoint loaded, be it for an adapter, and the permit says so;
 - a permit is signed with the key that the guard last signed with: after a rotation the guard may not have the newest one yet.
 """
@@ -97,7 +98,7 @@ def ask(keys: GatewayKeys, state: PoolState, *, identity: Identity, placed: Plac
         namespace=namespace(keys.namespace, subject_of(scope, placement, identity)),
         shared=EpochVector.of(dict(cache.entries + shared.entries)),
         all=Epochs(cache, state.authorization.vector(*by_class.values())),
-        bypassed=state.pool.flags.bypasses or pool.spec.sharing.stage == "Observe",
+        bypassed=state.pool.flags.bypasses or (pool.spec.sharing.stage == "Observe" and identity.prober is None),
     )
     return replace(asker, cache=_cache_of(keys, asker)) if pool.spec.dedicated_to else asker
 
@@ -161,7 +162,7 @@ def record(asker: Asker, content: Content, loaded: EngineDigests) -> IdentityRec
     )
 
 
-def reuse_of(asker: Asker, statement: Statement, *, right: bool, cached: bool) -> Reuse:
+def reuse_of(asker: Asker, statement: Statement, *, right: bool, cached: bool, proven: bool) -> Reuse:
     """What the cache may do for a request.
 
     Args:
@@ -169,11 +170,12 @@ def reuse_of(asker: Asker, statement: Statement, *, right: bool, cached: bool) -
         statement: The latest of the chosen guard.
         right: Whether the gateway's own right lasts.
         cached: Whether requests of this route reach the cache at all.
+        proven: Whether it was shown that the guard's engine keeps them apart.
     """
     if not cached:
         return Reuse.NONE
     off = asker.bypassed or asker.placement.scope_class is ScopeClass.REQUEST or statement.caching == Caching.OFF.value
-    return Reuse.FRESH if off or not right or statement.right_ms == 0 else Reuse.SALTED
+    return Reuse.SALTED if right and proven and statement.right_ms and not off else Reuse.FRESH
 
 
 def salt_of(keys: GatewayKeys, identity_record: IdentityRecord, reuse: Reuse, entropy: Entropy) -> Salt | None:

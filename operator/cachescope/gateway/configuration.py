@@ -23,6 +23,7 @@ from cachescope.api.claim_rules import ClaimRules
 from cachescope.api.scopes import CacheScope
 from cachescope.api.settings import IdentityProvider, Settings
 from cachescope.core.log_lines import fault_of, name_in_logs
+from cachescope.core.probes import probe_keys
 from cachescope.core.public_sources import Source
 from cachescope.gateway.identity.api_keys import ApiKeys
 from cachescope.gateway.identity.authenticator import Authenticator
@@ -30,6 +31,7 @@ from cachescope.gateway.identity.certificates import Certificates
 from cachescope.gateway.identity.holders import Holding, accounts, api_keys, in_order, jwt_identities, workloads
 from cachescope.gateway.identity.jwks import KeySet
 from cachescope.gateway.identity.jwt_tokens import JwtTokens, Now, Provider
+from cachescope.gateway.identity.probes import ProbeCredentials
 from cachescope.gateway.identity.service_accounts import ClusterKeys, ServiceAccountTokens
 from cachescope.gateway.ledger_heads import LedgerHeads, LedgerRead
 from cachescope.gateway.mounted import Mounted, MountedFolder
@@ -208,7 +210,13 @@ class Configuration:
         keys = ApiKeys(api_keys(holdings, {name: reading.value or () for name, reading in inputs.secrets.items()}))
         certificates = Certificates([domain.name for domain in settings.trust_domains], workloads(holdings), self._now)
         policy = Policy(declared(inputs))
-        authenticator = Authenticator(keys, self._tokens(settings, holdings, claims), policy.refused, certificates=certificates)
+        authenticator = Authenticator(
+            keys,
+            self._tokens(settings, holdings, claims),
+            policy.refused,
+            certificates=certificates,
+            probes=ProbeCredentials(probe_keys(inputs.mounted.keys.root), policy.probed, self._now),
+        )
         return Compiled(inputs.mounted, policy, authenticator, faults_of(inputs))
 
     def _tokens(self, settings: Settings, holdings: list[Holding], compartments: Mapping[str, str]) -> JwtTokens:

@@ -74,6 +74,11 @@ class Grant:
     placement: Placement
     engine: binding.Engine
 
+    def is_proven(self, route: Route) -> bool:
+        """Whether its engine was shown to keep requests of a route apart; the probe is what shows it."""
+        proofs = self.in_force.snapshot.policy.proofs[self.asker.pool.uid]
+        return self.identity.prober is not None or proofs.cover(self.engine.statement, route)
+
 
 @dataclass(frozen=True, slots=True)
 class Made:
@@ -247,7 +252,8 @@ class Decision:
         if trust is None:
             return None
         asker = snapshot.askers.of(known.identity, pool, placement)
-        fit = Fit(pool.spec.engine.type, asker.cache)
+        prober = known.identity.prober
+        fit = Fit(pool.spec.engine.type, asker.cache, prober.boot_id if prober else "")
         chosen = self.fleet.choose(name, trust, asker.namespace.encode(), served.adapter, model=pool.spec.model.name, fit=fit)
         if chosen is None and asker.cache:
             self.wanted(pool.uid, asker.cache)
@@ -260,7 +266,8 @@ class Decision:
         asked = found.asked
         bound = binding.record(grant.asker, asked.content, grant.engine.loaded)
         cached, right = asked.cleaned.route.cached, not grant.in_force.fresh_only
-        made = Made(bound, binding.reuse_of(grant.asker, grant.engine.statement, right=right, cached=cached))
+        proven = grant.is_proven(asked.cleaned.route)
+        made = Made(bound, binding.reuse_of(grant.asker, grant.engine.statement, right=right, cached=cached, proven=proven))
         if not may_be_fresh(asked.cleaned.route, grant.engine.statement, made.reuse):
             return answer("no_endpoint")
         if admitted.purpose is Purpose.HANDLE:
@@ -287,7 +294,7 @@ class Decision:
 
     def _forward(self, admitted: Admitted, asked: Asked, grant: Grant, made: Made) -> Forward:
         snapshot, asker, engine, route = grant.in_force.snapshot, grant.asker, grant.engine, asked.cleaned.route
-        upstream = binding.Upstream(route.method, route.path, self._body(snapshot, asked, made), engine)
+        upstream = binding.Upstream(route.method, route.path, self._body(asked, grant, made), engine)
         permit = binding.permit(asker, made.record, upstream, reuse=made.reuse, permit_id=self.entropy(16).hex())
         signed = write_permit(binding.signing_key(snapshot.permits[asker.pool.uid], engine.statement), permit)
         told = Told(
@@ -296,15 +303,18 @@ class Decision:
             context=admitted.said.context is not None,
             handle=self._presented(admitted.said.handle, snapshot, made),
         )
-        self.observed(snapshot.keys.salt, asker, made.record, asked.cleaned)
+        if grant.identity.prober is None:
+            self.observed(snapshot.keys.salt, asker, made.record, asked.cleaned)
         self.audit.forwarded(request_id(admitted.head), route.path, asker, permit, told)
         self.fleet.started(engine.endpoint.address)
         return Forward(engine.endpoint.address, route.path, {PERMIT_HEADER: signed}, KEPT_HEADERS, upstream.body)
 
-    def _body(self, snapshot: Snapshot, asked: Asked, made: Made) -> bytes:
+    def _body(self, asked: Asked, grant: Grant, made: Made) -> bytes:
         if asked.cleaned.route.unsalted is not None:
             return with_bypass(asked.cleaned, reuse=made.reuse is Reuse.SALTED)
-        return with_salt(asked.cleaned, binding.salt_of(snapshot.keys, made.record, made.reuse, self.entropy))
+        found = binding.salt_of(grant.in_force.snapshot.keys, made.record, made.reuse, self.entropy)
+        prober = grant.identity.prober
+        return with_salt(asked.cleaned, prober.salt(found) if prober and found and made.reuse is Reuse.SALTED else found)
 
     def _presented(self, handle: str | None, snapshot: Snapshot, made: Made) -> Outcome | None:
         """What becomes of a handle; it changes nothing of the request, and nothing of the answer."""

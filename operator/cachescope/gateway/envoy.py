@@ -12,6 +12,9 @@ Rules:
 6. The path reaches the decision as the client sent it: Envoy neither normalizes it nor merges slashes, since the decision
    allows an exact list of paths and two readings of one path would be a way around it.
 
+7. The operator's probe has a listener of its own, so that it needs no certificate of the clients' door and no name of it; nobody
+   else's credential is let in there, so that no client goes around that door.
+
 What a client may send, which endpoint serves it and what it is told are the decision's.
 
 Source: Envoy API v3; the destination header is the convention of the Gateway API inference extension (endpoint picker protocol).
@@ -19,9 +22,10 @@ Source: Envoy API v3; the destination header is the convention of the Gateway AP
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from cachescope.core.probes import SCHEME as PROBE_SCHEME
 from cachescope.gateway import client_certificates
 from cachescope.gateway.local_replies import local_replies
 
@@ -57,6 +61,7 @@ class EnvoySettings:
         processor_socket: Path of the Unix socket on which the external processor listens.
         listen_address: Address for clients.
         listen_port: Port for clients.
+        probe_port: Port for the operator's probe, plain HTTP; 0 for none.
         secret_file: Path of the file that holds `secret(...)` as JSON, for TLS; plain HTTP without it.
         authorities_file: Path of the file that holds `authorities(...)` as JSON: who vouches for certificates of clients. Without
             it none is asked for.
@@ -76,6 +81,7 @@ class EnvoySettings:
     processor_socket: str
     listen_address: str = "0.0.0.0"  # noqa: S104 the clients' front door
     listen_port: int = 8080
+    probe_port: int = 0
     secret_file: str | None = None
     authorities_file: str | None = None
     admin_port: int = 9901
@@ -98,10 +104,11 @@ def bootstrap(settings: EnvoySettings) -> dict[str, Any]:
     Returns:
         A bootstrap, ready for JSON.
     """
+    listeners = [_clients(settings), *([_probes(settings)] if settings.probe_port else [])]
     return {
         "node": {"id": "cachescope-gateway", "cluster": "cachescope-gateway"},
         "admin": {"address": _admin_address(settings)},
-        "static_resources": {"listeners": [_listener(settings)], "clusters": [_engines(settings), _processor(settings)]},
+        "static_resources": {"listeners": listeners, "clusters": [_engines(settings), _processor(settings)]},
     }
 
 
@@ -131,13 +138,29 @@ def _admin_address(settings: EnvoySettings) -> dict[str, Any]:
     return _tcp("127.0.0.1", settings.admin_port)
 
 
-def _listener(settings: EnvoySettings) -> dict[str, Any]:
-    chain: dict[str, Any] = {"filters": [_named("envoy.filters.network.http_connection_manager", _http(settings))]}
+def _clients(settings: EnvoySettings) -> dict[str, Any]:
+    secured: dict[str, Any] = {}
     if settings.secret_file is not None:
-        chain["transport_socket"] = _named("envoy.transport_sockets.tls", _tls(settings.secret_file, settings.authorities_file))
+        secured = {"transport_socket": _named("envoy.transport_sockets.tls", _tls(settings.secret_file, settings.authorities_file))}
+    return _listener("clients", settings.listen_address, settings.listen_port, {**_chain(_http(settings)), **secured})
+
+
+def _probes(settings: EnvoySettings) -> dict[str, Any]:
+    plain = replace(settings, secret_file=None, authorities_file=None)
+    http = _http(plain)
+    routes = http["route_config"]["virtual_hosts"][0]["routes"]
+    http = {**http, "stat_prefix": "probes", "route_config": _routes_of("probes", [_no_probe(), *routes])}
+    return _listener("probes", settings.listen_address, settings.probe_port, _chain(http))
+
+
+def _chain(http: dict[str, Any]) -> dict[str, Any]:
+    return {"filters": [_named("envoy.filters.network.http_connection_manager", http)]}
+
+
+def _listener(name: str, address: str, port: int, chain: dict[str, Any]) -> dict[str, Any]:
     return {
-        "name": "clients",
-        "address": _tcp(settings.listen_address, settings.listen_port),
+        "name": name,
+        "address": _tcp(address, port),
         "filter_chains": [chain],
         # A body is streamed to the processor and never held here; this bounds what one slow reader makes Envoy hold.
         "per_connection_buffer_limit_bytes": 1024 * 1024,
@@ -256,7 +279,17 @@ def _routes(settings: EnvoySettings) -> dict[str, Any]:
         "request_headers_to_remove": list(_NOT_UPSTREAM),
     }
     undecided = {"match": {"prefix": "/"}, "direct_response": {"status": 503}}
-    return {"name": "clients", "virtual_hosts": [{"name": "all", "domains": ["*"], "routes": [tunnel, alive, decided, undecided]}]}
+    return _routes_of("clients", [tunnel, alive, decided, undecided])
+
+
+def _routes_of(name: str, routes: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"name": name, "virtual_hosts": [{"name": "all", "domains": ["*"], "routes": routes}]}
+
+
+def _no_probe() -> dict[str, Any]:
+    """Who shows no credential of the probe meets nothing."""
+    shown = {"name": "authorization", "string_match": {"prefix": f"{PROBE_SCHEME} "}, "invert_match": True}
+    return {"match": {"prefix": "/", "headers": [shown]}, "direct_response": {"status": 404}, **_unprocessed()}
 
 
 def _unprocessed() -> dict[str, Any]:

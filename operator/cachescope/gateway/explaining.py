@@ -195,7 +195,8 @@ def _decided(snapshot: Snapshot, identity: Identity, question: Question) -> Expl
         return _refused(placement)
     asker = snapshot.askers.of(identity, pool, placement)
     statement = _statement(pool)
-    reuse = binding.reuse_of(asker, statement, right=True, cached=asked.cleaned.route.cached)
+    # As once the probe has been there: a file says nothing of processes.
+    reuse = binding.reuse_of(asker, statement, right=True, cached=asked.cleaned.route.cached, proven=True)
     record = binding.record(asker, asked.content, statement.loaded.serving(served.adapter))
     lines = tuple(Line(name, show(record, asker), rule) for name, show, rule in _LINES)
     why = "; ".join(_BECAUSE[reason] for reason in placement.reasons)

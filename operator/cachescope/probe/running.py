@@ -54,17 +54,19 @@ class Prober:
         model: The model that is asked for.
         seed: Of the run: prompts and order follow from it.
         tries: Trials of an experiment, unless it asks for fewer.
+        among_others: Whether others may use the engine meanwhile.
     """
 
     ask: Ask
     model: str
     seed: str
     tries: int
+    among_others: bool = False
 
     async def experiment(self, case: Case, *, tries: int | None = None) -> Judgement:
         """Run one experiment, and judge it."""
         observations = [await self._observe(case, step) for step in plan(case, tries or self.tries, seed=self.seed)]
-        return judge(observations, counted_only=case.counted_only)
+        return judge(observations, counted_only=case.counted_only, among_others=self.among_others)
 
     async def _observe(self, case: Case, step: Step) -> Observation:
         return observation(step, await self.ask(question(case, step, model=self.model, seed=self.seed)))

@@ -6,6 +6,7 @@ Rules:
 - a token that begins with `cs-` is an API key and nothing else; every other one is a signed token and nothing else;
 - without any of these a client certificate is the credential; beside one it says which workload sends the request, and both are of
   one tenant (`certificates`);
+- the operator's probe has a scheme of its own, and nobody else's credential has it (`probes`);
 - a credential of a suspended tenant is refused after it verified, so that only its owner learns of it, and never
   falls to another tenant.
 """
@@ -20,6 +21,7 @@ from cachescope.gateway.identity.api_keys import PREFIX, ApiKeys
 from cachescope.gateway.identity.certificates import Certificates, Workload
 from cachescope.gateway.identity.credentials import Forbidden, Identity, Unauthenticated
 from cachescope.gateway.identity.jwt_tokens import JwtTokens
+from cachescope.gateway.identity.probes import ProbeCredentials
 
 KEY_HEADERS = ("api-key", "x-api-key")
 """Headers that may carry an API key, as some clients of OpenAI's API send it."""
@@ -34,7 +36,13 @@ class Authenticator:
     """Verifies credentials for one state of keys, providers and tenants; make a new one when any of them changes."""
 
     def __init__(
-        self, api_keys: ApiKeys, tokens: JwtTokens, suspended: Collection[str] = (), *, certificates: Certificates | None = None
+        self,
+        api_keys: ApiKeys,
+        tokens: JwtTokens,
+        suspended: Collection[str] = (),
+        *,
+        certificates: Certificates | None = None,
+        probes: ProbeCredentials | None = None,
     ) -> None:
         """Take the ways to verify.
 
@@ -43,11 +51,13 @@ class Authenticator:
             tokens: The verifier of signed tokens.
             suspended: UIDs of the tenants that are refused: they are suspended, or cannot be read.
             certificates: Understands client certificates; without it each of them is refused.
+            probes: Understands the operator's probe; without it each of its credentials is refused.
         """
         self._api_keys = api_keys
         self._tokens = tokens
         self._suspended = frozenset(suspended)
         self._certificates = certificates
+        self._probes = probes
 
     async def authenticate(self, head: RequestHead) -> Identity:
         """Who asks.
@@ -78,6 +88,9 @@ class Authenticator:
         return self._certificates.workload(head.peer)
 
     async def _by_header(self, name: str, value: str) -> Identity:
+        prober = self._probes.authenticate(value) if self._probes and name == "authorization" else None
+        if prober is not None:
+            return prober
         token = value if name in KEY_HEADERS else _bearer(value)
         if token.startswith(PREFIX):
             return self._api_keys.authenticate(token)

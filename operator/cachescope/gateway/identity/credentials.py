@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from cachescope.core.errors import CacheScopeError, ClusterError
+from cachescope.core.probes import Prober
 from cachescope.core.scopes import MTLS, Credential
 
 
@@ -31,6 +32,7 @@ class Identity:
         key_id: Id of the API key; empty for others.
         compartments: The compartments that the token says it is authorized for.
         sender: The workload that sends the request, by its client certificate, where another credential says who asks.
+        prober: Of the operator's probe: which process it asks, and what becomes of its salt.
 
     Two identities are equal when they are of one tenant and principal: what is derived from those is remembered by them, and is the
     same for every credential. So all else is judged of the identity of this request, never of a remembered one.
@@ -42,6 +44,7 @@ class Identity:
     key_id: str = field(default="", compare=False)
     compartments: frozenset[str] = field(default=frozenset(), compare=False)
     sender: Identity | None = field(default=None, compare=False)
+    prober: Prober | None = field(default=None, compare=False)
 
     @property
     def speakers(self) -> tuple[Identity, ...]:

@@ -1,0 +1,108 @@
+"""Which processes are to be probed: what is known of them, and when each is due.
+
+Rules:
+
+- only processes that share a cache between tenants are: the others keep tenants apart by what they are;
+- a process that nothing is known of is due at once, any other after the pool's `verifySeconds`;
+- while reuse is switched off there is nothing to see, and a leak that is being closed is not looked for again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from cachescope.api.documents import parse
+from cachescope.api.pools import ServingPool
+from cachescope.api.statuses import IsolationStatus
+from cachescope.controller import pod_faults
+from cachescope.controller.leak_incidents import name_of
+from cachescope.controller.lease_book import LeaseBook, Life
+from cachescope.controller.store import Key, Store, key_of
+from cachescope.core.errors import SpecError
+from cachescope.core.labels import GUARD_METRICS_PORT
+from cachescope.engines.facts import EngineType, Mode
+from cachescope.engines.pool_modes import choice_of
+from cachescope.engines.routes import Route
+from cachescope.engines.tables import TABLES
+from cachescope.kube.rest import Document
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One process of a pool.
+
+    Attributes:
+        pool: Key of the pool.
+        pool_uid: UID of the pool.
+        model: Name of its model.
+        routes: Routes that clients may reach.
+        verify_seconds: How often it is to be verified.
+        boot_id: Of its guard.
+        pod: Name of its pod.
+        metrics: URL of its guard's metrics.
+    """
+
+    pool: Key
+    pool_uid: str
+    model: str
+    routes: tuple[Route, ...]
+    verify_seconds: int
+    boot_id: str
+    pod: str
+    metrics: str
+
+
+def shared_pool(document: Document) -> ServingPool | None:
+    """A pool whose engines share a cache between tenants, as far as its spec can be obeyed; `None` for any other."""
+    try:
+        wanted = {name: value for name, value in document.items() if name != "status"}
+        pool = parse(ServingPool, wanted, f"ServingPool {document['metadata']['name']}")
+    except SpecError:
+        return None
+    shares = pool.spec.dedicated_to is None and choice_of(pool).mode is Mode.SHARED
+    return pool if shares else None
+
+
+def rests(store: Store, document: Mapping[str, Any], record: IsolationStatus) -> bool:
+    """Whether nothing can be shown of a pool now."""
+    if (document.get("status") or {}).get("bypassed"):
+        return True
+    metadata = document["metadata"]
+    declared = (
+        store.get("CacheEpoch", metadata["namespace"], name_of(metadata["name"], record.incident)) if record.incident else None
+    )
+    return declared is not None and (declared.get("status") or {}).get("epoch") is None
+
+
+def targets(store: Store, leases: LeaseBook, document: Document, pool: ServingPool) -> Iterator[Target]:
+    """The processes of a pool that serve."""
+    pods = {item["metadata"]["uid"]: item for item in store.all("Pod", pool.namespace)}
+    routes = _routes(pool)
+    for guard in leases.guards(pool.uid):
+        said = guard.statement
+        pod = pods.get(said.pod_uid) if said else None
+        if said is None or pod is None or said.released or guard.life is not Life.LIVE or not pod_faults.ready(pod):
+            continue
+        yield Target(
+            pool=key_of("ServingPool", document),
+            pool_uid=pool.uid,
+            model=pool.spec.model.name,
+            routes=routes,
+            verify_seconds=pool.spec.isolation.verify_seconds,
+            boot_id=said.boot_id,
+            pod=pod["metadata"]["name"],
+            metrics=_metrics(pod),
+        )
+
+
+def _routes(pool: ServingPool) -> tuple[Route, ...]:
+    table, allowed = TABLES[EngineType(pool.spec.engine.type)], choice_of(pool).routes
+    return tuple(route for route in table.values() if allowed is None or route.path in allowed)
+
+
+def _metrics(pod: Mapping[str, Any]) -> str:
+    address = str((pod.get("status") or {}).get("podIP") or "")
+    host = f"[{address}]" if ":" in address else address
+    return f"http://{host}:{GUARD_METRICS_PORT}/metrics" if address else ""

@@ -1,0 +1,60 @@
+"""The incident that a leak becomes: a CacheEpoch as people make it, so that the fence closes what leaked, whatever comes after.
+
+Rules:
+
+- each leak that is found is an incident of its own: one id advances an epoch once, however often it is declared;
+- it switches all reuse of the pool off until somebody resumes after it, who has looked.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from cachescope.api.documents import API_VERSION
+from cachescope.api.epochs import CacheEpoch
+from cachescope.controller.store import Key
+from cachescope.core.labels import FIELD_MANAGER
+from cachescope.kube.kinds import collection_of
+from cachescope.kube.rest import ConflictError, Document, Rest
+
+_LONGEST_REASON: Final = 1024
+
+
+def incident_of(seed: str) -> str:
+    """Id of the incident of a run that found a leak."""
+    return f"isolation-{seed}"
+
+
+def name_of(pool: str, incident: str) -> str:
+    """Name of its CacheEpoch."""
+    return f"{pool}-{incident}"
+
+
+def leak_incident(pool: Key, incident: str, leak: str) -> Document:
+    """The CacheEpoch.
+
+    Args:
+        pool: Key of the pool.
+        incident: Id of the incident.
+        leak: What leaked.
+    """
+    reason = f"the isolation probe found a leak: {leak}"[:_LONGEST_REASON]
+    wanted = {"id": incident, "reason": reason, "bypassReuse": True, "stopPublicSharing": True}
+    return {
+        "apiVersion": API_VERSION,
+        "kind": CacheEpoch.KIND,
+        "metadata": {"name": name_of(pool.name, incident), "namespace": pool.namespace},
+        "spec": {"target": {"kind": "ServingPool", "name": pool.name}, "incident": wanted},
+    }
+
+
+async def declare(rest: Rest, document: Document) -> None:
+    """Create it; one that is there already is the same.
+
+    Raises:
+        ClusterError: The cluster did not do it; try again.
+    """
+    try:
+        await rest.create(collection_of(CacheEpoch.KIND, document["metadata"]["namespace"]), document, fieldManager=FIELD_MANAGER)
+    except ConflictError:
+        return

@@ -1,0 +1,55 @@
+"""Asks one process through a gateway, and reads the engine's counter where the guard shows it."""
+
+from __future__ import annotations
+
+import time
+
+import aiohttp
+
+from cachescope.probe.counters import found_tokens
+from cachescope.probe.questions import Question
+from cachescope.probe.running import Reply
+
+_EVENTS = "text/event-stream"
+
+
+class LiveProcess:
+    """One process of a pool.
+
+    Args:
+        session: Of aiohttp.
+        gateway: URL of the gateway.
+        metrics: URL of the guard's metrics; empty where nobody may read them.
+    """
+
+    def __init__(self, session: aiohttp.ClientSession, gateway: str, metrics: str = "") -> None:
+        self._session = session
+        self._gateway = gateway.rstrip("/")
+        self._metrics = metrics
+        self._counted: int | None = None
+        self._begun = False
+
+    async def ask(self, question: Question) -> Reply:
+        """Send a question; what is not answered is status 0."""
+        if not self._begun:
+            self._begun, self._counted = True, await self._counter()
+        before, started = self._counted, time.monotonic()
+        try:
+            async with self._session.post(self._gateway + question.path, json=question.body, headers=question.headers) as answer:
+                status, content, kind = answer.status, await answer.read(), answer.content_type
+        except (aiohttp.ClientError, TimeoutError):
+            return Reply(0, seconds=time.monotonic() - started)
+        seconds = time.monotonic() - started
+        # One that was not counted before is not counted at all: a part of an experiment tells nothing.
+        self._counted = None if before is None else await self._counter()
+        rise = None if before is None or self._counted is None or self._counted < before else self._counted - before
+        return Reply(status, content, kind == _EVENTS, rise, seconds)
+
+    async def _counter(self) -> int | None:
+        if not self._metrics:
+            return None
+        try:
+            async with self._session.get(self._metrics) as answer:
+                return found_tokens(await answer.text()) if answer.status == 200 else None
+        except (aiohttp.ClientError, TimeoutError, ValueError):
+            return None
