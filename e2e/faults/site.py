@@ -21,7 +21,7 @@ from cachescope.core.labels import GUARD_METRICS_PORT
 from e2e.faults.declarations import FENCED, POOL, denial_of, is_true
 from e2e.faults.engines import ENGINE
 from e2e.faults.history import LOST, SERVED
-from e2e.stack import api, built_images, helm, kubectl, stub_pool, tenancy
+from e2e.stack import api, built_images, helm, kubectl, shown, stub_pool, tenancy
 from e2e.stack.credentials import api_key_secret, new_key
 from e2e.stack.install import GATEWAY, OPERATOR, RELEASE, install_crds, namespace
 from e2e.stack.paths import CHARTS, EXAMPLES, LAYOUT
@@ -105,7 +105,7 @@ class Site:
         """Whether every engine is routed to, so each guard has its right, and each tenant is served."""
         pool = api.get("servingpools", POOL, self.namespace)
         whole = len(self.pods()) == (pool.get("status") or {}).get("routable") == ENGINES
-        return whole and kubectl.condition(pool, "Ready").get("status") == "True" and all(map(self.serves, TENANTS))
+        return whole and shown.is_ready(POOL, self.namespace) and all(map(self.serves, TENANTS))
 
     def serves(self, tenant: str) -> bool:
         """Whether a request of a tenant is answered now."""

@@ -45,6 +45,26 @@ def pods(labels: str, namespace: str) -> list[dict[str, Any]]:
     return found
 
 
+def pods_everywhere(labels: str) -> list[dict[str, Any]]:
+    """The pods of all namespaces that a label selector finds.
+
+    Raises:
+        UnreadError: They could not be read.
+    """
+    found: list[dict[str, Any]] = _read(f"/api/v1/pods?{urlencode({'labelSelector': labels})}")["items"]
+    return found
+
+
+def asked(pod: dict[str, Any], port: int, path: str) -> dict[str, Any]:
+    """The JSON object that a pod answers at a port, through the API server.
+
+    Raises:
+        UnreadError: It did not answer with one.
+    """
+    metadata = pod["metadata"]
+    return _read(f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}:{port}/proxy{path}")
+
+
 def _read(path: str) -> dict[str, Any]:
     api = _api()
     try:

@@ -18,7 +18,7 @@ from cachescope.core.ledgers import AUTHORIZATION_HEAD, Ledger
 from cachescope.core.types import Epoch, TargetKind, TargetName
 from cachescope.gateway.authorizations import Authorization, PoolState
 from cachescope.gateway.keys import GatewayKeys, parse_keys
-from e2e.stack import built_images, helm, kubectl
+from e2e.stack import built_images, helm, kubectl, shown
 from e2e.stack.credentials import Credentials, load
 from e2e.stack.forging import Forger
 from e2e.stack.kubectl import NAMESPACE
@@ -148,8 +148,8 @@ def apply_quickstart(stack: Stack) -> str:
 
 
 def pool_is_ready() -> bool:
-    """Whether the pool says that it is ready, of the spec that it has now."""
-    return kubectl.condition(kubectl.get("servingpool", POOL), "Ready").get("status") == "True"
+    """Whether the pool is ready, and its reuse on; see `shown.is_ready`."""
+    return shown.is_ready(POOL, NAMESPACE)
 
 
 def namespace(name: str, **labels: str) -> None:

@@ -6,7 +6,7 @@ import shlex
 from typing import Any
 
 from cachescope.core.labels import POOL_LABEL
-from e2e.stack import kubectl
+from e2e.stack import kubectl, shown
 from e2e.stack.kubectl import NAMESPACE
 from e2e.stack.tenancy import object_of
 from e2e.stack.waiting import until
@@ -51,8 +51,8 @@ def bring_up(pool: dict[str, Any], namespace: str = NAMESPACE) -> None:
 
 
 def is_ready(name: str, namespace: str = NAMESPACE) -> bool:
-    """Whether a pool says that it is ready, of the spec that it has now."""
-    return kubectl.condition(kubectl.get("servingpool", name, namespace=namespace), "Ready").get("status") == "True"
+    """Whether a pool is ready, and its reuse on; see `shown.is_ready`."""
+    return shown.is_ready(name, namespace)
 
 
 def pods(name: str) -> str:

@@ -21,13 +21,15 @@ from tests.integration.ports import free_port
 
 SECONDS = 60
 _START = """
-import pathlib, sys
+import os, pathlib, sys
 from cachescope import logs
 from cachescope.controller.main import run
 from cachescope.controller.options import Options
 logs.configure()
 settings = pathlib.Path(sys.argv[4]) if sys.argv[4:] else None
-run(Options(sys.argv[1], "example.invalid/guard:0.1.0", port=int(sys.argv[2]), identity=sys.argv[3], settings=settings))
+gateway = os.environ.get("CACHESCOPE_GATEWAY_URL", "http://127.0.0.1:9")
+image = "example.invalid/guard:0.1.0"
+run(Options(sys.argv[1], image, port=int(sys.argv[2]), identity=sys.argv[3], settings=settings, gateway=gateway))
 """
 _TEMPLATE = {"nodeSelector": {"cachescope.dev/no-such-node": "true"}}
 
@@ -35,10 +37,11 @@ _TEMPLATE = {"nodeSelector": {"cachescope.dev/no-such-node": "true"}}
 class Operator:
     """One running process, with the settings in a file, if any."""
 
-    def __init__(self, namespace: str, log: Path, settings: Path | None = None) -> None:
+    def __init__(self, namespace: str, log: Path, settings: Path | None = None, gateway: str = "") -> None:
         self.port = free_port()
         self.log = log
         environment = {**os.environ, "KUBECONFIG": str(KUBECONFIG), "PYTHONPATH": str(ROOT / "operator")}
+        environment |= {"CACHESCOPE_GATEWAY_URL": gateway} if gateway else {}
         arguments = [namespace, str(self.port), "test", *([str(settings)] if settings else [])]
         with log.open("ab") as output:
             self.process = subprocess.Popen(
@@ -83,10 +86,10 @@ def running(namespace: str, log: Path) -> Iterator[Operator]:
 
 
 @contextmanager
-def kept_running(namespace: str, log: Path, settings: Path) -> Iterator[None]:
-    """An operator that is started anew whenever it ends, as the kubelet does it."""
+def kept_running(namespace: str, log: Path, settings: Path, gateway: str = "") -> Iterator[None]:
+    """An operator that is started anew whenever it ends, as the kubelet does it; it finds gateways at a URL."""
     ended = threading.Event()
-    thread = threading.Thread(target=_keep_running, args=(namespace, log, settings, ended))
+    thread = threading.Thread(target=_keep_running, args=(namespace, log, settings, gateway, ended))
     thread.start()
     try:
         yield
@@ -95,9 +98,9 @@ def kept_running(namespace: str, log: Path, settings: Path) -> Iterator[None]:
         thread.join()
 
 
-def _keep_running(namespace: str, log: Path, settings: Path, ended: threading.Event) -> None:
+def _keep_running(namespace: str, log: Path, settings: Path, gateway: str, ended: threading.Event) -> None:
     while not ended.is_set():
-        operator = Operator(namespace, log, settings)
+        operator = Operator(namespace, log, settings, gateway)
         while operator.process.poll() is None and not ended.wait(0.2):
             pass
         operator.stop(signal.SIGKILL)

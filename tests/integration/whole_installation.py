@@ -107,6 +107,7 @@ class Whole:
     key: str = field(default_factory=new_key)
     port: int = field(default_factory=free_port)
     health_port: int = field(default_factory=free_port)
+    probe_port: int = field(default_factory=free_port)
     pod_uid: str = field(default_factory=lambda: str(uuid.uuid4()))
 
     @property
@@ -148,6 +149,11 @@ class Whole:
         """Whether the tenant `red` is served now."""
         return self.chat().status == 200
 
+    def reuses(self) -> bool:
+        """Whether the tenant `red` finds its own prompt again, so that it was shown that it may."""
+        text = uuid.uuid4().hex * 8
+        return self.chat(text).status == 200 and self.chat(text).cached > 0
+
     def until(self, holds: Any) -> None:
         """Wait for a condition; in vain, the logs say why."""
         until(holds, why=self.logs)
@@ -183,7 +189,8 @@ class Whole:
 
     def envoy(self) -> Process:
         """Envoy, as the gateway's image starts it."""
-        return self._process("envoy", self._cachescope("envoy", self.port, 0), {"PYTHONPATH": str(ROOT / "operator")})
+        command = [*self._cachescope("envoy", self.port, 0), "--probe-port", str(self.probe_port)]
+        return self._process("envoy", command, {"PYTHONPATH": str(ROOT / "operator")})
 
     def _cachescope(self, command: str, port: int, ahead: float) -> list[str]:
         options = ["--config", str(self.mounted), "--socket", str(self.folder / "processor.sock"), "--port", str(port)]
@@ -261,14 +268,15 @@ def installed(namespace: str, folder: Path, **settings: Any) -> Iterator[tuple[W
     file.write_text(yaml.safe_dump({**SETTINGS, **settings}))
     with ExitStack() as stack:
         tap = stack.enter_context(tapping(free_port()))
-        stack.enter_context(operator_process.kept_running(namespace, folder / "operator.log", file))
         whole = Whole(namespace, folder, tap)
+        gateway = f"http://127.0.0.1:{whole.probe_port}"
+        stack.enter_context(operator_process.kept_running(namespace, folder / "operator.log", file, gateway))
         _declare(whole)
         processor = whole.processor()
         for process in (processor, whole.envoy(), whole.engine()):
             stack.callback(process.stop)
             process.start()
-        whole.until(whole.served)
+        whole.until(whole.reuses)
         yield whole, processor
 
 

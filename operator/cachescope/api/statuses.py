@@ -85,7 +85,10 @@ class ProbedRoute(Status):
 class IsolationProof(Status):
     """Processes of which the probe has shown the same."""
 
-    routes: tuple[str, ...] = Field(description="Paths on which they keep salts apart. On any other nothing is reused.")
+    routes: tuple[str, ...] = Field(
+        description="Paths on which they keep salts apart, and with `several answers` behind them, for requests with `n` above 1. "
+        "In all other requests nothing is reused."
+    )
     boots: tuple[str, ...] = Field(description="Boot ids of their guards, as in the names of their FenceLeases.")
 
 

@@ -83,7 +83,7 @@ def targets(store: Store, leases: LeaseBook, document: Document, pool: ServingPo
     for guard in leases.guards(pool.uid):
         said = guard.statement
         pod = pods.get(said.pod_uid) if said else None
-        if said is None or pod is None or said.released or guard.life is not Life.LIVE or not pod_faults.ready(pod):
+        if said is None or said.released or guard.life is not Life.LIVE or (pod is not None and not pod_faults.ready(pod)):
             continue
         yield Target(
             pool=key_of("ServingPool", document),
@@ -92,8 +92,8 @@ def targets(store: Store, leases: LeaseBook, document: Document, pool: ServingPo
             routes=routes,
             verify_seconds=pool.spec.isolation.verify_seconds,
             boot_id=said.boot_id,
-            pod=pod["metadata"]["name"],
-            metrics=_metrics(pod),
+            pod=guard.pod,
+            metrics=_metrics(pod or {}),
         )
 
 

@@ -6,6 +6,7 @@ from cachescope.api.conditions import ConditionType, Reason, State
 from cachescope.controller.isolation_records import proven
 from cachescope.controller.observed_pools import Observed
 from cachescope.controller.verdicts import Verdict
+from cachescope.core.probes import SEVERAL, several
 from cachescope.engines.facts import Mode
 from cachescope.engines.pool_modes import choice_of
 
@@ -55,7 +56,7 @@ def _of_processes(seen: Observed, boots: set[str]) -> Verdict:
     if record is None or not verified:
         return _of_none(seen)
     paths = sorted(frozenset.intersection(*(shown[boot] for boot in verified)))
-    where, when = ", ".join(paths), record.verified_at
+    where, when = ", ".join(path for path in paths if not path.endswith(SEVERAL)), record.verified_at
     what = f"{len(verified)} of {len(boots)} engine processes keep tenants apart on {where}, last shown {when}"
     if len(verified) < len(boots):
         why = f": {record.fault}" if record.fault else ""
@@ -80,7 +81,8 @@ def _of_none(seen: Observed) -> Verdict:
 def _left(seen: Observed, paths: list[str]) -> str:
     """The routes on which nothing was shown."""
     last = seen.isolation.last if seen.isolation else ()
-    left = sorted({item.route for item in last} - set(paths))
+    tried = {several(item.route) if item.variant == SEVERAL else item.route for item in last}
+    left = sorted(tried - set(paths))
     return f"; nothing is reused on {', '.join(left)}, where the engine does not show it" if left else ""
 
 

@@ -22,6 +22,8 @@ from cachescope.core.types import Salt
 
 SCHEME: Final = "CacheScope-Probe"
 """Of the header `authorization`: no client's credential has it."""
+SEVERAL: Final = "several answers"
+"""What is special in a request that asks for more than one; shown apart, as only the engine's counter can show it."""
 LONGEST_SECONDS: Final = 3600
 _PURPOSE: Final = "probe"
 
@@ -74,6 +76,11 @@ class Prober:
 def tenant_uid(pool_uid: str, pair: Pair, who: int) -> str:
     """UID of the tenant that a prober stands for: those whose salts are alike are of one, so that nothing else tells them apart."""
     return f"probe/{pool_uid}/{who if pair is Pair.TENANTS else pair.name.lower()}"
+
+
+def several(path: str) -> str:
+    """How proofs name requests to a path that ask for several answers."""
+    return f"{path} {SEVERAL}"
 
 
 def tenant_uids(pool_uid: str) -> frozenset[str]:

@@ -74,10 +74,10 @@ class Grant:
     placement: Placement
     engine: binding.Engine
 
-    def is_proven(self, route: Route) -> bool:
-        """Whether its engine was shown to keep requests of a route apart; the probe is what shows it."""
+    def is_proven(self, cleaned: Sanitized) -> bool:
+        """Whether its engine was shown to keep such requests apart; the probe is what shows it."""
         proofs = self.in_force.snapshot.policy.proofs[self.asker.pool.uid]
-        return self.identity.prober is not None or proofs.cover(self.engine.statement, route)
+        return self.identity.prober is not None or proofs.cover(self.engine.statement, cleaned)
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,7 +266,7 @@ class Decision:
         asked = found.asked
         bound = binding.record(grant.asker, asked.content, grant.engine.loaded)
         cached, right = asked.cleaned.route.cached, not grant.in_force.fresh_only
-        proven = grant.is_proven(asked.cleaned.route)
+        proven = grant.is_proven(asked.cleaned)
         made = Made(bound, binding.reuse_of(grant.asker, grant.engine.statement, right=right, cached=cached, proven=proven))
         if not may_be_fresh(asked.cleaned.route, grant.engine.statement, made.reuse):
             return answer("no_endpoint")

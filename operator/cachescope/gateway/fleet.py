@@ -16,6 +16,7 @@ from typing import Protocol
 from cachescope.core.endpoints import Endpoint, choose
 from cachescope.core.errors import ClusterError, WireFormatError
 from cachescope.core.log_lines import fault_of
+from cachescope.core.statements import Statement
 from cachescope.core.types import NO_CACHE, CacheIdentity
 from cachescope.gateway.challenges import ChallengeAnswer, PoolTrust, Proof, due, kept, problem, proven
 from cachescope.gateway.fitting import Fit
@@ -133,6 +134,11 @@ class Fleet:
             f"{endpoint.pod_uid} {endpoint.address}": self._problem(endpoint, trust, now) or ROUTABLE
             for endpoint in self._source.endpoints(pool)
         }
+
+    def statements(self, pool: str) -> dict[str, Statement]:
+        """The latest statement of each ready pod's guard, by pod and address as in `states`."""
+        ready = self._source.endpoints(pool)
+        return {f"{item.pod_uid} {item.address}": self._proofs[item].statement for item in ready if item in self._proofs}
 
     def routable(self, trusts: Mapping[str, PoolTrust]) -> dict[str, tuple[str, ...]]:
         """UIDs of the pods that requests may go to, by pool UID; pools without any are left out."""

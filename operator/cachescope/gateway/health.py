@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from aiohttp import web
 from prometheus_client import CollectorRegistry
@@ -14,9 +15,12 @@ from prometheus_client.registry import Collector
 from cachescope.core.endpoints import pool_key
 from cachescope.gateway.challenges import PoolTrust
 from cachescope.gateway.fleet import ROUTABLE, Fleet
+from cachescope.gateway.proofs import Proofs
 from cachescope.gateway.snapshot import Snapshot
 from cachescope.gateway.standing import STATES, Standing
 from cachescope.health_port import serve
+
+NOTHING_REUSED: Final = "routable; nothing is reused: see the pool's condition IsolationVerified"
 
 
 @dataclass(frozen=True)
@@ -74,14 +78,21 @@ class Health(Collector):
 
     def _pools(self, snapshot: Snapshot) -> dict[str, object]:
         """What is known of the endpoints of each pool, also of those that no request goes to."""
-        keys = sorted(pool_key(pool.namespace, pool.name) for pool in snapshot.policy.pools.values())
+        pools = {pool_key(pool.namespace, pool.name): pool.uid for pool in snapshot.policy.pools.values()}
         trusts = snapshot.trusts
         return {
-            key: self.fleet.states(key, trusts[key])
+            key: self._states(key, trusts[key], snapshot.policy.proofs[uid])
             if key in trusts
             else "no EpochLedger of it or of its namespace can be used; see objects_at_fault, and the operator"
-            for key in keys
+            for key, uid in sorted(pools.items())
         }
+
+    def _states(self, key: str, trust: PoolTrust, proofs: Proofs) -> dict[str, str]:
+        """For each ready pod whether requests go there, and whether they may reuse anything."""
+        statements = self.fleet.statements(key)
+        unshown = {name for name, statement in statements.items() if not proofs.know(statement)}
+        states = self.fleet.states(key, trust)
+        return {name: NOTHING_REUSED if state == ROUTABLE and name in unshown else state for name, state in states.items()}
 
     def _state(self) -> GaugeMetricFamily:
         now = self.standing.state()

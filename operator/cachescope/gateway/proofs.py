@@ -3,7 +3,7 @@
 Rules:
 
 - a process that needs salts reuses only on routes on which the probe has shown that it keeps them apart; before, and on any other
-  route, its requests are `Fresh`;
+  route, its requests are `Fresh`; those that ask for several answers are shown apart;
 - a proof is of one process: after a restart nothing is known;
 - what cannot be read proves nothing.
 """
@@ -15,8 +15,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from cachescope.core.probes import several
 from cachescope.core.statements import Statement
-from cachescope.engines.routes import Route
+from cachescope.gateway.bodies import Sanitized
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,19 +25,27 @@ class Proofs:
     """What is proven in one pool.
 
     Attributes:
-        routes: Paths by boot id of the process.
+        routes: Paths by boot id of the process; with `several answers` behind it, for requests that ask for these.
     """
 
     routes: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
-    def cover(self, statement: Statement, route: Route) -> bool:
-        """Whether a route of an endpoint may reuse: it is proven, or its cache is one identity's, or it has none.
+    def know(self, statement: Statement) -> bool:
+        """Whether anything is proven of a process, or nothing has to be.
+
+        Args:
+            statement: The latest of its guard.
+        """
+        return bool(statement.caching) or statement.boot_id in self.routes
+
+    def cover(self, statement: Statement, cleaned: Sanitized) -> bool:
+        """Whether a request to an endpoint may reuse: it is proven, or its cache is one identity's, or it has none.
 
         Args:
             statement: The latest of the endpoint's guard.
-            route: The route.
+            cleaned: What is asked.
         """
-        return bool(statement.caching) or route.path in self.routes.get(statement.boot_id, ())
+        return bool(statement.caching) or _way(cleaned) in self.routes.get(statement.boot_id, ())
 
 
 NO_PROOFS: Final = Proofs()
@@ -52,6 +61,14 @@ def read_proofs(status: object) -> Proofs:
         for boot in _texts(proof, "boots"):
             found[boot].update(paths)
     return Proofs({boot: frozenset(paths) for boot, paths in found.items()})
+
+
+def _way(cleaned: Sanitized) -> str:
+    """What has to be proven; nothing ever is of beams, which engines make requests of their own of."""
+    if cleaned.fields.get("use_beam_search"):
+        return ""
+    path = cleaned.route.path
+    return path if cleaned.fields.get("n") in (None, 1) else several(path)
 
 
 def _texts(proof: Any, name: str) -> list[str]:  # noqa: ANN401 - any JSON

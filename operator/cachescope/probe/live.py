@@ -7,7 +7,8 @@ Rules:
   several answers: what clients may do is done;
 - a route that the engine does not serve is passed over: nobody reuses anything there;
 - the first leak ends the run, as there is nothing left to show; so does a request that is not answered, as it shows nothing;
-- a route is proven when every experiment on it has shown that nobody but the owner found a prompt.
+- a route is proven when every experiment on it has shown that nobody but the owner found a prompt; requests for several answers,
+  whose usage counts what they share among themselves, are shown apart.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final
 
-from cachescope.core.probes import Pair
+from cachescope.core.probes import SEVERAL, Pair, several
 from cachescope.engines.routes import Dialect, Route
 from cachescope.probe.cases import Asking, Case, Identity
 from cachescope.probe.conformance.checks import Outcome, route
@@ -30,7 +31,7 @@ TRIES: Final = 2
 """Of each experiment: both directions."""
 TRIES_OF_COUNTER: Final = 8
 """Of one that the engine's counter alone shows to leak: others, who are counted too, would have to be so in each."""
-SEVERAL: Final[Mapping[str, object]] = MappingProxyType({"n": 2, "temperature": 1})
+_TWO_ANSWERS: Final[Mapping[str, object]] = MappingProxyType({"n": 2, "temperature": 1})
 _SEVERAL_OF: Final = frozenset({Dialect.CHAT, Dialect.COMPLETION})
 _NOT_SERVED: Final = frozenset({400, 404, 405, 422, 501})
 _CHOSEN: Final[Mapping[str, tuple[Place, ...]]] = MappingProxyType({"chosen salt": (SALT,), "chosen headers": HEADERS})
@@ -53,6 +54,11 @@ class Finding:
     path: str
     variant: str
     judgement: Judgement
+
+    @property
+    def way(self) -> str:
+        """What it is an experiment on, as proofs name it."""
+        return several(self.path) if self.variant == SEVERAL else self.path
 
     @property
     def outcome(self) -> Outcome:
@@ -85,11 +91,13 @@ class Shown:
 
     @property
     def proven(self) -> frozenset[str]:
-        """Paths of the routes that are proven; none where a run did not come to its end."""
+        """What is proven: paths, and those of `several`; nothing where a run did not come to its end."""
         if self.fault or self.leak:
             return frozenset()
-        failed = {item.path for item in self.findings if not item.holds}
-        return frozenset(item.path for item in self.findings) - failed
+        failed = {item.way for item in self.findings if not item.holds}
+        ways = {item.way for item in self.findings} - failed
+        # Whoever asks for several answers asks for one, too.
+        return frozenset(item.way for item in self.findings if item.way in ways and item.path in ways)
 
     @property
     def unproven(self) -> Sequence[Finding]:
@@ -165,7 +173,7 @@ def _checks(askings: Sequence[Asking], identities: Identities) -> Iterator[_Chec
         yield _check(first, name, identities(Pair.TENANTS), chosen=places)
     for asking in askings:
         if asking.dialect in _SEVERAL_OF and not asking.streamed:
-            yield _check(replace(asking, fields=SEVERAL), "several answers", identities(Pair.TENANTS), counted_only=True)
+            yield _check(replace(asking, fields=_TWO_ANSWERS), SEVERAL, identities(Pair.TENANTS), counted_only=True)
 
 
 def _check(
