@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from cachescope.api.pools import DedicatedTo
+from cachescope.api.isolation import DedicatedTo
 from cachescope.controller.isolation_plans import Plan
 from cachescope.controller.observed_pools import Observed
 from cachescope.controller.template_status import Members, template_conditions

@@ -313,7 +313,8 @@ def test_a_public_scope_of_which_nothing_is_public_is_noted() -> None:
 GOOD = {
     Reason.ROUTABLE, Reason.SCALED_TO_ZERO, Reason.ROLLING_OUT, Reason.ROLLED_OUT, Reason.HEALTHY, Reason.GUARDS_CURRENT,
     Reason.NEWER_GUARD_AVAILABLE, Reason.OLD_GUARD_RUNNING, Reason.ACCEPTED, Reason.SUSPENDED,
-    Reason.SPEC_BEHIND_LEDGER, Reason.NOT_HELD, Reason.ACKNOWLEDGED, Reason.APPROVED,
+    Reason.SPEC_BEHIND_LEDGER, Reason.NOT_HELD, Reason.ACKNOWLEDGED, Reason.APPROVED, Reason.VERIFIED, Reason.ONE_CACHE_PER_POD,
+    Reason.REUSE_OFF,
 }  # fmt: skip
 
 

@@ -35,7 +35,13 @@ async def test_the_first_pass_makes_everything_and_says_how_it_is(bench: Bench) 
     assert standing(bench)["sequence"] == 1
     status = bench.found("ServingPool", "tiny")["status"]
     assert {item["observedGeneration"] for item in status["conditions"]} == {status["observedGeneration"]} == {2}
-    assert [item["type"] for item in status["conditions"]] == ["Ready", "Progressing", "Degraded", "GuardOutdated"]
+    assert [item["type"] for item in status["conditions"]] == [
+        "Ready",
+        "Progressing",
+        "Degraded",
+        "IsolationVerified",
+        "GuardOutdated",
+    ]
     assert (status["epoch"], bench.condition("ServingPool", "tiny", "Ready")) == (1, ("False", "NoReadyPod"))
 
 

@@ -6,7 +6,7 @@ import copy
 
 import pytest
 
-from cachescope.api.pools import DedicatedTo
+from cachescope.api.isolation import DedicatedTo
 from cachescope.controller.store import Key
 from cachescope.core.epochs import target_name
 from cachescope.core.errors import ClusterError

@@ -10,14 +10,17 @@ from unittest.mock import patch
 import pytest
 
 from cachescope.api.conditions import SAID, ConditionType, Reason, State
+from cachescope.api.statuses import IsolationProof, IsolationStatus, ProbedRoute
 from cachescope.controller.lease_book import Life
 from cachescope.controller.observed_pools import Elder, Fault
 from cachescope.controller.pool_status import pool_conditions
 from cachescope.controller.store import Key
 from cachescope.controller.verdicts import Verdict
 from cachescope.core import shard_room
+from cachescope.core.ledgers import Flags
 from cachescope.core.pool_rules import MAX_INCIDENTS
 from cachescope.core.rosters import right_ms
+from cachescope.core.types import Epoch
 from tests.unit.bench_leases import LEASE_MS, LeasedProcess, begun, wait
 from tests.unit.controller_bench import POOL, Bench, epoch, tenant
 from tests.unit.make_reference import MARK, PAGE, generated
@@ -84,12 +87,25 @@ def _of_pools() -> Iterator[Verdict]:
         {"guards": [guard(version="0.0.1")]},
         *({"fault": fault, "gateways": []} for fault in faults),
     )
-    for seen in cases:
+    for seen in (*cases, *_isolation()):
         yield from pool_conditions(observed(**seen))
+    yield from pool_conditions(observed({"isolation": {"mode": "Disabled"}}))
     yield from of_template()
     yield from of_template("red", unserved=["blue"])
     others = {"namespaces": {"from": "Selector", "matchLabels": {"a": "b"}}}
     yield from of_template("red", changes={"allowedTenants": others})
+
+
+def _isolation() -> Iterator[dict[str, Any]]:
+    """Pools of which the probe has shown different things."""
+    shown = IsolationProof(routes=("/v1/chat/completions",), boots=("b",))
+    last = (ProbedRoute(route="/v1/embeddings", found="NoEvidence"),)
+    yield {"isolation": IsolationStatus(proofs=(shown,))}
+    yield {"isolation": IsolationStatus(proofs=(shown,)), "guards": [guard(), guard("q", boot="c")], "pods": [pod(), pod("q")]}
+    yield {"isolation": IsolationStatus(last=last)}
+    yield {"isolation": IsolationStatus(fault="f")}
+    yield {"isolation": IsolationStatus(leak="l", incident="i")}
+    yield {"flags": Flags(bypassed=Epoch(2))}
 
 
 async def _of_others() -> AsyncIterator[Said]:

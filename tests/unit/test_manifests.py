@@ -160,10 +160,10 @@ def test_an_engine_may_write_leases_and_read_the_heads_of_its_pool_and_namespace
     assert binding["roleRef"]["name"] == objects()["Role"]["metadata"]["name"]
 
 
-def test_nobody_but_the_installations_gateways_and_monitoring_reaches_an_engine() -> None:
+def test_nobody_but_the_installations_gateways_reaches_an_engine_and_its_metrics_monitoring_and_the_operator() -> None:
     policy = objects()["NetworkPolicy"]["spec"]
     assert policy["policyTypes"] == ["Ingress", "Egress"]
-    gateways, monitoring = policy["ingress"]
+    gateways, monitoring, operators = policy["ingress"]
     (peer,) = gateways["from"]
     assert peer["namespaceSelector"] == {"matchLabels": SYSTEM}
     assert peer["podSelector"]["matchLabels"] == {
@@ -172,7 +172,10 @@ def test_nobody_but_the_installations_gateways_and_monitoring_reaches_an_engine(
     }
     assert gateways["ports"] == [{"port": 8000, "protocol": "TCP"}]
     assert monitoring["from"] == [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}]
-    assert monitoring["ports"] == [{"port": 9400, "protocol": "TCP"}]
+    assert monitoring["ports"] == operators["ports"] == [{"port": 9400, "protocol": "TCP"}]
+    (peer,) = operators["from"]
+    assert peer["namespaceSelector"] == {"matchLabels": SYSTEM}
+    assert peer["podSelector"]["matchLabels"]["app.kubernetes.io/component"] == "operator"
 
 
 def test_an_engine_calls_the_api_server_alone() -> None:

@@ -101,7 +101,7 @@ def test_pools_that_are_still_to_be_made_are_progress() -> None:
 def test_a_pool_that_goes_says_nothing_of_those_that_stay() -> None:
     these = members(of_tenant("red"))
     going = Members(these.plan, (*these.pools, of_tenant("blue", DOWN, SHORT)))
-    assert [item.status for item in template_conditions(template(), going)] == ["True", "False", "False", "False"]
+    assert [item.status for item in template_conditions(template(), going)] == ["True", "False", "False", "True", "False"]
 
 
 def test_tenants_of_other_namespaces_are_said_not_to_be_served_where_they_could_be() -> None:

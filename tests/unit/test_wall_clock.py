@@ -25,7 +25,7 @@ READERS = {
     "gateway/main.py": "`exp` and `iat` of tokens are of the issuer's wall clock; approvals of public sources end at a date",
     "controller/verdicts.py": "writes lastTransitionTime, which nobody reads back",
     "controller/cache_epochs.py": "writes committedAt and fencedAt, for people",
-    "controller/process.py": "names a new root key; hands out the clock of `tenants.py` and `public_sources.py`",
+    "controller/process.py": "names a new root key; hands out the clock of tenants, public sources and isolation probes",
     "controller/tenants.py": "writes since when a claim is held: of two that match, the earlier one holds",
     "kube/election.py": "writes renewTime for people; the election counts on its own clock",
     "kube/events.py": "writes when an Event was posted",

@@ -14,7 +14,8 @@ import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from cachescope.api.pools import DedicatedTo, ServingPool
+from cachescope.api.isolation import DedicatedTo
+from cachescope.api.pools import ServingPool
 from cachescope.controller.installation import Installation
 from cachescope.controller.isolation_plans import Plan, plan, without_tenant
 from cachescope.controller.mode_changes import gives_way, takes_over

@@ -13,7 +13,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cachescope.api.pools import DedicatedTo, ServingPool
+from cachescope.api.isolation import DedicatedTo
+from cachescope.api.pools import ServingPool
 from cachescope.controller.origins import dedicated_to
 from cachescope.core.keys import Key
 from cachescope.kube.rest import Document

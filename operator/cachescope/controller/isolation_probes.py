@@ -22,11 +22,11 @@ import aiohttp
 
 from cachescope.api.pools import ServingPool
 from cachescope.api.statuses import IsolationStatus
+from cachescope.controller.isolation_metrics import IsolationMetrics
 from cachescope.controller.isolation_records import Processes, after, leaked, proven, read_record
 from cachescope.controller.isolation_targets import Target, rests, shared_pool, targets
 from cachescope.controller.leak_incidents import declare, incident_of, leak_incident
 from cachescope.controller.lease_book import LeaseBook
-from cachescope.controller.metrics import Metrics
 from cachescope.controller.root_keys import RootKeys
 from cachescope.controller.store import Key, Store
 from cachescope.core.errors import ClusterError
@@ -69,6 +69,7 @@ class IsolationProbes:
         gateway: URL at which gateways listen for the probe.
         metrics: Where runs are counted.
         again: Asks for a pool to be reconciled.
+        now: The time of day, in seconds since 1970: credentials end by it, and people read it.
         clock: Seconds of a clock that only rises.
     """
 
@@ -77,8 +78,9 @@ class IsolationProbes:
     leases: LeaseBook
     keys: RootKeys
     gateway: str
-    metrics: Metrics
+    metrics: IsolationMetrics
     again: Callable[[Key], None]
+    now: Callable[[], float]
     clock: Callable[[], float] = time.monotonic
     _records: dict[str, IsolationStatus] = field(default_factory=dict)
     _attempts: dict[str, _Attempts] = field(default_factory=dict)
@@ -123,7 +125,8 @@ class IsolationProbes:
         found = [target for document in documents for target in self._targets(document)]
         known = {target.boot_id for target in found}
         self._attempts = {boot: item for boot, item in self._attempts.items() if boot in known}
-        self.metrics.isolation(sum(bool(record.leak) for record in self._records.values()), self._unproven(found))
+        leaking = sum(bool(record.leak) for record in self._records.values())
+        self.metrics.standing(leaking=leaking, unproven=self._unproven(found))
         ready = [item for item in found if self._attempts[item.boot_id].due <= self.clock() and item.boot_id not in self._running]
         ready.sort(key=lambda item: self._attempts[item.boot_id].due)
         yield from ready[: AT_A_TIME - len(self._running)]
@@ -169,7 +172,7 @@ class IsolationProbes:
             return await examine(process.ask, target.routes, self._identities(target), model=target.model, seed=seed)
 
     def _identities(self, target: Target) -> Callable[[Pair], tuple[Identity, Identity]]:
-        key, until = probe_keys(self.keys.ring).current, int(time.time()) + LONGEST_SECONDS
+        key, until = probe_keys(self.keys.ring).current, int(self.now()) + LONGEST_SECONDS
 
         def identity(pair: Pair, who: int) -> Identity:
             prober = Prober(target.pool_uid, target.boot_id, pair, who)
@@ -186,7 +189,14 @@ class IsolationProbes:
             return
         if not shown.fault or self._attempts[target.boot_id].failures >= PATIENCE:
             self._keep(
-                target, after(self._record(document), target.boot_id, shown, now=datetime.now(UTC), there=self._there(document))
+                target,
+                after(
+                    self._record(document),
+                    target.boot_id,
+                    shown,
+                    now=datetime.fromtimestamp(self.now(), UTC),
+                    there=self._there(document),
+                ),
             )
         if shown.fault or not shown.proven:
             self._later(target, shown.fault or "nothing was shown")

@@ -8,6 +8,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from cachescope.controller.isolation_metrics import IsolationMetrics
+
 
 class Metrics:
     """What Prometheus sees.
@@ -38,22 +40,7 @@ class Metrics:
             "Engine pods of single tenants that were deleted to make room for a new cache identity.",
             registry=self.registry,
         )
-        self._probes = Counter(
-            "cachescope_operator_isolation_probes",
-            "Runs of the isolation probe by result.",
-            ["result"],
-            registry=self.registry,
-        )
-        self._leaking = Gauge(
-            "cachescope_operator_leaking_pools",
-            "Pools in which the probe found a leak, not shown to be over.",
-            registry=self.registry,
-        )
-        self._unproven = Gauge(
-            "cachescope_operator_unproven_engines",
-            "Engine processes that serve and were not shown to keep tenants apart: they reuse nothing.",
-            registry=self.registry,
-        )
+        self.isolation = IsolationMetrics(self.registry)
         valid = Gauge(
             "cachescope_operator_settings_valid",
             "0 while the mounted settings have a fault and the last good ones are in force.",
@@ -78,15 +65,6 @@ class Metrics:
     def fenced(self, role: str, seconds: float) -> None:
         """A fence is complete."""
         self._fences.labels(role).observe(seconds)
-
-    def probed(self, result: str) -> None:
-        """A run of the isolation probe ended: `Verified`, `Leak` or `Failed`."""
-        self._probes.labels(result).inc()
-
-    def isolation(self, leaking: int, unproven: int) -> None:
-        """How many pools leak, and how many processes are not proven."""
-        self._leaking.set(leaking)
-        self._unproven.set(unproven)
 
     def leads(self, ages: Callable[[], Mapping[str, float]], depth: Callable[[], int], fences: Collector) -> None:
         """This process leads from now on."""

@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from cachescope.api.pools import DedicatedTo
+from cachescope.api.isolation import DedicatedTo
 from cachescope.controller.store import Store
 from cachescope.core.keys import Key as SecretKey
 from cachescope.kube.rest import Document

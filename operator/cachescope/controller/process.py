@@ -89,7 +89,14 @@ class Process:
         self._fences = Fences(self._leases, self._list_leases, told=self._fence_moved, completed=self._fence_completed)
         self._policy = PolicyInputs(self.rest, self.store, namespace=options.watched_namespace)
         self._probes = IsolationProbes(
-            self.rest, self.store, self._leases, self._keys, options.gateway_url, metrics, again=self.queue.add
+            self.rest,
+            self.store,
+            self._leases,
+            self._keys,
+            options.gateway_url,
+            metrics.isolation,
+            again=self.queue.add,
+            now=time.time,
         )
         self._lease_watch = LeaseWatch(
             self.rest,

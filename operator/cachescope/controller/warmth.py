@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass
 
-from cachescope.api.pools import Isolation
+from cachescope.api.isolation import Isolation
 from cachescope.controller.lease_book import Life, Process
 
 

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from cachescope.api.pools import DedicatedTo, ServingPool
+from cachescope.api.isolation import DedicatedTo
+from cachescope.api.pools import ServingPool
 from cachescope.core.keys import Key
 from cachescope.core.labels import MANAGED_BY_LABEL, PART_OF_LABEL, POOL_LABEL
 from cachescope.manifests.children import owner

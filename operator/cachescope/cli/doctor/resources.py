@@ -50,6 +50,12 @@ REMEDIES: Final[Mapping[str, str]] = {
     Reason.RESTORE_UNCONFIRMED: "make revocations since the backup anew, then: kubectl cachescope restored --confirm",
     Reason.JUMP_TOO_LARGE: "ask for a floor at most 1,000 above the epoch that stands",
     Reason.MOMENT_TOO_LATE: "set credentialsIssuedBefore to a moment at most a day ahead",
+    Reason.NOT_VERIFIED_YET: "wait: the probe asks each engine process before it reuses anything",
+    Reason.PARTLY_VERIFIED: "wait: the probe asks each engine process before it reuses anything",
+    Reason.NO_EVIDENCE: "let the engine report cached tokens, or count them; until then nothing is reused",
+    Reason.PROBE_FAILED: "see the message; can the operator reach the Service cachescope-gateway-probes?",
+    Reason.BYPASSED: "end the incident: set sharing.resumeAfter of the pool to status.latestIncident",
+    Reason.LEAK: "replace the engine, then set sharing.resumeAfter of the pool to status.isolation.incident; docs/incidents.md",
     Reason.POSTPONED: "see the message: a ledger has no room for it, or not yet",
 }
 Judge = Callable[[str, Document], Iterator[Finding]]
@@ -87,6 +93,9 @@ def _pool(plural: str, document: Document) -> Iterator[Finding]:
     for condition, bad in ((ready, "False"), (conditions.get(ConditionType.DEGRADED), "True")):
         if condition and condition.status in (bad, "Unknown") and condition.reason != Reason.SCALED_TO_ZERO:
             yield failed(plural, _said(document, condition), _remedy(condition))
+    shown = conditions.get(ConditionType.ISOLATION_VERIFIED)
+    if shown and shown.status == "False" and shown.reason != Reason.LEAK:  # which `Degraded` says
+        yield failed(plural, _said(document, shown), _remedy(shown))
     outdated = conditions.get(ConditionType.GUARD_OUTDATED)
     if outdated and outdated.status == "True":
         yield noted(plural, _said(document, outdated), "set rollout.guardUpdates: Now, or wait for the next change of the pool")
