@@ -34,7 +34,7 @@ def leak_of(seen: Observed) -> str:
     record = seen.isolation
     if record is None or not record.leak:
         return ""
-    return f"somebody else's prompt was found at {record.leak}. All reuse is off by the incident {record.incident}; {_RESUME}"
+    return f"the probe found a leak at {record.leak}. All reuse is off by the incident {record.incident}; {_RESUME}"
 
 
 def _of_shared(seen: Observed) -> Verdict:
