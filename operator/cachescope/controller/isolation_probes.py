@@ -23,7 +23,7 @@ import aiohttp
 from cachescope.api.pools import ServingPool
 from cachescope.api.statuses import IsolationStatus
 from cachescope.controller.isolation_metrics import IsolationMetrics
-from cachescope.controller.isolation_records import Processes, after, leaked, proven, read_record
+from cachescope.controller.isolation_records import Processes, after, leaked, proven, read_record, without
 from cachescope.controller.isolation_targets import Target, rests, shared_pool, targets
 from cachescope.controller.leak_incidents import declare, incident_of, leak_incident
 from cachescope.controller.lease_book import LeaseBook
@@ -54,6 +54,7 @@ class _Attempts:
     """What is remembered of a process, on the operator's own clock."""
 
     due: float
+    restarts: int = 0
     failures: int = 0
 
 
@@ -141,10 +142,14 @@ class IsolationProbes:
         pool = self._shared(document)
         if pool is None or pool.uid in self._leaking or rests(self.store, document, self._record(document)):
             return
-        shown = proven(self._record(document))
         for target in targets(self.store, self.leases, document, pool):
-            wait = target.verify_seconds if target.boot_id in shown else 0
-            self._attempts.setdefault(target.boot_id, _Attempts(self.clock() + wait))
+            known = self._attempts.get(target.boot_id)
+            if known is not None and target.restarts > known.restarts:
+                self._keep(target, without(self._record(document), target.boot_id))
+                known = None
+            if known is None:
+                wait = target.verify_seconds if target.boot_id in proven(self._record(document)) else 0
+                self._attempts[target.boot_id] = _Attempts(self.clock() + wait, target.restarts)
             yield target
 
     def _unproven(self, found: list[Target]) -> int:
@@ -202,7 +207,7 @@ class IsolationProbes:
             self._later(target, shown.fault or "nothing was shown")
             return
         self.metrics.probed("Verified")
-        self._attempts[target.boot_id] = _Attempts(self.clock() + target.verify_seconds)
+        self._attempts[target.boot_id] = _Attempts(self.clock() + target.verify_seconds, target.restarts)
 
     def _there(self, document: Document) -> Processes:
         said = (guard.statement for guard in self.leases.guards(document["metadata"]["uid"]))
@@ -217,10 +222,10 @@ class IsolationProbes:
         self._leaking.add(target.pool_uid)
         try:
             self._keep(target, record)
-            await self._declared(leak_incident(target.pool, incident, record.leak))
+            await self._declared(leak_incident(target.pool, target.pool_uid, incident, record.leak))
         finally:
             self._leaking.discard(target.pool_uid)
-        self._attempts[target.boot_id] = _Attempts(self.clock())
+        self._attempts[target.boot_id] = _Attempts(self.clock(), target.restarts)
 
     async def _declared(self, incident: Document) -> None:
         """Declare it, however often that has to be tried."""
@@ -239,7 +244,7 @@ class IsolationProbes:
     def _later(self, target: Target, fault: str) -> None:
         """Try again: soon, and later each time."""
         self.metrics.probed("Failed")
-        attempts = self._attempts.setdefault(target.boot_id, _Attempts(0.0))
+        attempts = self._attempts.setdefault(target.boot_id, _Attempts(0.0, target.restarts))
         if attempts.failures == 0:
             where = {"namespace": target.pool.namespace, "pool": target.pool.name, "pod": target.pod}
             log.warning("isolation not shown", extra={**where, "fault": fault})

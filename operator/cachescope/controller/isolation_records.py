@@ -37,6 +37,11 @@ def proven(record: IsolationStatus) -> dict[str, frozenset[str]]:
     return {boot: frozenset(proof.routes) for proof in record.proofs for boot in proof.boots}
 
 
+def without(record: IsolationStatus, boot_id: str) -> IsolationStatus:
+    """The record where nothing is known of a process any more."""
+    return record.model_copy(update={"proofs": _proofs({boot: paths for boot, paths in proven(record).items() if boot != boot_id})})
+
+
 @dataclass(frozen=True, slots=True)
 class Processes:
     """Boot ids of a pool's guards.

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from cachescope.api.documents import parse
 from cachescope.api.pools import ServingPool
@@ -28,6 +28,9 @@ from cachescope.engines.routes import Route
 from cachescope.engines.tables import TABLES
 from cachescope.kube.rest import Document
 
+_ENGINE: Final = "engine"
+"""Name of the engine's container."""
+
 
 @dataclass(frozen=True, slots=True)
 class Target:
@@ -42,6 +45,7 @@ class Target:
         boot_id: Of its guard.
         pod: Name of its pod.
         metrics: URL of its guard's metrics.
+        restarts: How often the engine's container began anew in its pod: beside a sidecar that stays it is another process.
     """
 
     pool: Key
@@ -52,6 +56,7 @@ class Target:
     boot_id: str
     pod: str
     metrics: str
+    restarts: int = 0
 
 
 def shared_pool(document: Document) -> ServingPool | None:
@@ -94,12 +99,18 @@ def targets(store: Store, leases: LeaseBook, document: Document, pool: ServingPo
             boot_id=said.boot_id,
             pod=guard.pod,
             metrics=_metrics(pod or {}),
+            restarts=_restarts(pod or {}),
         )
 
 
 def _routes(pool: ServingPool) -> tuple[Route, ...]:
     table, allowed = TABLES[EngineType(pool.spec.engine.type)], choice_of(pool).routes
     return tuple(route for route in table.values() if allowed is None or route.path in allowed)
+
+
+def _restarts(pod: Mapping[str, Any]) -> int:
+    containers = (pod.get("status") or {}).get("containerStatuses") or ()
+    return next((int(item.get("restartCount") or 0) for item in containers if item.get("name") == _ENGINE), 0)
 
 
 def _metrics(pod: Mapping[str, Any]) -> str:

@@ -3,6 +3,7 @@
 Rules:
 
 - each leak that is found is an incident of its own: one id advances an epoch once, however often it is declared;
+- it goes with the pool: what one pool's engines leaked is no incident of another one that is made under its name later;
 - it switches all reuse of the pool off until somebody resumes after it, who has looked.
 """
 
@@ -12,6 +13,7 @@ from typing import Final
 
 from cachescope.api.documents import API_VERSION
 from cachescope.api.epochs import CacheEpoch
+from cachescope.api.pools import ServingPool
 from cachescope.controller.store import Key
 from cachescope.core.labels import FIELD_MANAGER
 from cachescope.kube.kinds import collection_of
@@ -30,20 +32,22 @@ def name_of(pool: str, incident: str) -> str:
     return f"{pool}-{incident}"
 
 
-def leak_incident(pool: Key, incident: str, leak: str) -> Document:
+def leak_incident(pool: Key, pool_uid: str, incident: str, leak: str) -> Document:
     """The CacheEpoch.
 
     Args:
         pool: Key of the pool.
+        pool_uid: Its UID.
         incident: Id of the incident.
         leak: What leaked.
     """
     reason = f"the isolation probe found a leak: {leak}"[:_LONGEST_REASON]
+    owner = {"apiVersion": API_VERSION, "kind": ServingPool.KIND, "name": pool.name, "uid": pool_uid}
     wanted = {"id": incident, "reason": reason, "bypassReuse": True, "stopPublicSharing": True}
     return {
         "apiVersion": API_VERSION,
         "kind": CacheEpoch.KIND,
-        "metadata": {"name": name_of(pool.name, incident), "namespace": pool.namespace},
+        "metadata": {"name": name_of(pool.name, incident), "namespace": pool.namespace, "ownerReferences": [owner]},
         "spec": {"target": {"kind": "ServingPool", "name": pool.name}, "incident": wanted},
     }
 
