@@ -23,7 +23,7 @@ from cachescope.engines.routes import Dialect, Route
 from cachescope.probe.cases import Asking, Case, Identity
 from cachescope.probe.conformance.checks import Outcome, route
 from cachescope.probe.judgement import COUNTER, Judgement, Verdict
-from cachescope.probe.places import HEADERS, SALT, Place
+from cachescope.probe.places import FIELDS, HEADERS, SALT, Place
 from cachescope.probe.questions import DIALECTS, STREAMED, Question, body
 from cachescope.probe.running import Ask, Prober
 
@@ -34,7 +34,9 @@ TRIES_OF_COUNTER: Final = 8
 _TWO_ANSWERS: Final[Mapping[str, object]] = MappingProxyType({"n": 2, "temperature": 1})
 _SEVERAL_OF: Final = frozenset({Dialect.CHAT, Dialect.COMPLETION})
 _NOT_SERVED: Final = frozenset({400, 404, 405, 422, 501})
-_CHOSEN: Final[Mapping[str, tuple[Place, ...]]] = MappingProxyType({"chosen salt": (SALT,), "chosen headers": HEADERS})
+_CHOSEN: Final[Mapping[str, tuple[Place, ...]]] = MappingProxyType({
+    "chosen salt": (SALT,), "chosen fields": FIELDS, "chosen headers": HEADERS,
+})  # fmt: skip
 _SIMILAR: Final = (Pair.FIRST, Pair.LAST, Pair.CASE)
 
 Identities = Callable[[Pair], tuple[Identity, Identity]]
@@ -157,7 +159,8 @@ async def _status(prober: Prober, asking: Asking, who: Identity) -> int:
 async def _shown(prober: Prober, case: Case) -> Judgement:
     """What an experiment shows; a leak that the engine's counter alone shows has to be shown again, more often than by chance."""
     judged = await prober.experiment(case)
-    if judged.verdict is not Verdict.LEAKS or judged.evidence.sources != (COUNTER,):
+    # Usage that shows a leak is asked alone: beside it the counter is only where usage shows none.
+    if judged.verdict is not Verdict.LEAKS or COUNTER not in judged.evidence.sources:
         return judged
     return await prober.experiment(replace(case, name=f"{case.name} again"), tries=TRIES_OF_COUNTER)
 
