@@ -8,18 +8,15 @@ from e2e.stack import api, kubectl
 
 _GATEWAY_PODS = "app.kubernetes.io/component=gateway"
 _READINESS_PORT = 9090
-_SWITCHED_OFF = "Bypassed"
 
 
 def is_ready(name: str, namespace: str) -> bool:
-    """Whether a pool says that it is ready, of the spec that it has now, and reuses unless an incident switched that off."""
+    """Whether a pool says that it is ready, of the spec that it has now, and may reuse, unless an incident switched that off."""
     pool = api.get("servingpools", name, namespace)
     if kubectl.condition(pool, "Ready").get("status") != "True":
         return False
-    isolation = kubectl.condition(pool, "IsolationVerified")
-    if isolation.get("reason") == _SWITCHED_OFF:
-        return True
-    return isolation.get("status") == "True" and all(_reuses(pod, f"{namespace}/{name}") for pod in _gateways())
+    verified = kubectl.condition(pool, "IsolationVerified").get("status") == "True"
+    return verified and all(_reuses(pod, f"{namespace}/{name}") for pod in _gateways())
 
 
 def _gateways() -> list[dict[str, Any]]:

@@ -17,10 +17,8 @@ from cachescope.controller.pool_status import pool_conditions
 from cachescope.controller.store import Key
 from cachescope.controller.verdicts import Verdict
 from cachescope.core import shard_room
-from cachescope.core.ledgers import Flags
 from cachescope.core.pool_rules import MAX_INCIDENTS
 from cachescope.core.rosters import right_ms
-from cachescope.core.types import Epoch
 from tests.unit.bench_leases import LEASE_MS, LeasedProcess, begun, wait
 from tests.unit.controller_bench import POOL, Bench, epoch, tenant
 from tests.unit.make_reference import MARK, PAGE, generated
@@ -105,7 +103,6 @@ def _isolation() -> Iterator[dict[str, Any]]:
     yield {"isolation": IsolationStatus(last=last)}
     yield {"isolation": IsolationStatus(fault="f")}
     yield {"isolation": IsolationStatus(leak="l", incident="i")}
-    yield {"flags": Flags(bypassed=Epoch(2))}
 
 
 async def _of_others() -> AsyncIterator[Said]:

@@ -13,13 +13,14 @@ from prometheus_client import CollectorRegistry
 
 from cachescope.core.caches import Caching
 from cachescope.core.ledgers import Flags
-from cachescope.core.permits import PERMIT_HEADER, Reuse, read_permit
-from cachescope.core.probes import Pair, Prober, probe_keys, tenant_uid, tenant_uids, write_credential
+from cachescope.core.permits import PERMIT_HEADER, read_permit
+from cachescope.core.probes import Pair, Prober, probe_keys, several, tenant_uid, tenant_uids, write_credential
 from cachescope.core.record import EngineDigests
 from cachescope.core.statements import Statement
-from cachescope.core.types import Epoch, ScopeClass
+from cachescope.core.types import Epoch, Reuse, ScopeClass
 from cachescope.engines.vllm import ROUTES
 from cachescope.gateway.audit import Audit
+from cachescope.gateway.bodies import Sanitized
 from cachescope.gateway.decision import Decision
 from cachescope.gateway.exchange import Answer, Forward
 from cachescope.gateway.policy import Declared, Policy
@@ -113,15 +114,36 @@ def statement(boot_id: str = BOOT, **changes: Any) -> Statement:
 
 @pytest.mark.parametrize("caching", ["", Caching.ONE_CACHE.value, Caching.OFF.value])
 def test_only_a_process_that_needs_salts_needs_a_proof(caching: str) -> None:
-    proofs, route = Proofs({BOOT: frozenset({CHAT})}), ROUTES["POST", CHAT]
-    other = ROUTES["POST", COMPLETIONS]
-    assert proofs.cover(statement(caching=caching), route)
+    proofs = Proofs({BOOT: frozenset({CHAT})})
+    assert proofs.cover(statement(caching=caching), asked(CHAT))
+    assert proofs.know(statement(caching=caching))
     unproven = [
-        proofs.cover(statement(caching=caching), other),
-        proofs.cover(statement("c", caching=caching), route),
-        NO_PROOFS.cover(statement(caching=caching), route),
+        proofs.cover(statement(caching=caching), asked(COMPLETIONS)),
+        proofs.cover(statement("c", caching=caching), asked(CHAT)),
+        proofs.know(statement("c", caching=caching)),
+        NO_PROOFS.cover(statement(caching=caching), asked(CHAT)),
     ]
-    assert unproven == [bool(caching)] * 3
+    assert unproven == [bool(caching)] * 4
+
+
+@pytest.mark.parametrize(
+    ("fields", "covered"),
+    [({}, [True, False]), ({"n": None}, [True, False]), ({"n": 1}, [True, False]), ({"n": 2}, [False, True]),
+     ({"use_beam_search": True}, [False, False]), ({"use_beam_search": False}, [True, False])],
+)  # fmt: skip
+def test_several_answers_are_proven_apart_and_beams_never(fields: dict[str, Any], covered: list[bool]) -> None:
+    known = (Proofs({BOOT: frozenset({way})}) for way in (CHAT, several(CHAT)))
+    assert [proofs.cover(statement(), asked(CHAT, **fields)) for proofs in known] == covered
+
+
+def asked(path: str, **fields: Any) -> Sanitized:
+    return Sanitized(ROUTES["POST", path], fields, (), {}, [], "tiny", stream=False)
+
+
+def test_who_leaked_is_proven_by_nothing() -> None:
+    read = read_proofs({"isolation": {"proofs": [proof((BOOT, "c"))], "leaked": [BOOT, 7]}})
+    assert read.routes == {"c": {CHAT}}
+    assert read.leaked == {BOOT}
 
 
 def test_a_pool_is_read_with_what_was_proven_of_it() -> None:
@@ -221,28 +243,47 @@ async def test_what_a_tenant_sent_is_found_by_no_prober(path: WholePath) -> None
         assert await cached(path, red(path), text) > 0
 
 
-async def test_who_probes_reuses_at_stage_observe_too(path: WholePath) -> None:
-    path.edit("ServingPool", POOL, lambda item: item["spec"].update(sharing={"stage": "Observe"}))
-    assert await outcome(path, red(path)) is Reuse.FRESH
-    assert await outcome(path, credential(path)) is Reuse.SALTED
-
-
-async def test_who_probes_reuses_nothing_while_an_incident_switches_it_off(path: WholePath) -> None:
-    assert await outcome(path, credential(path)) is Reuse.SALTED
-    path.advance_pool(flags=Flags(bypassed=Epoch(1)))
-    path.round()
-    await path.prove()
+@pytest.mark.parametrize("state", ["observe", "bypassed", "no right"])
+async def test_who_probes_finds_its_own_also_where_nobody_else_finds_anything(path: WholePath, state: str) -> None:
+    if state == "observe":
+        path.edit("ServingPool", POOL, lambda item: item["spec"].update(sharing={"stage": "Observe"}))
+    elif state == "bypassed":
+        path.advance_pool(flags=Flags(bypassed=Epoch(1)))
+        path.round()
+        await path.prove()
+    else:
+        path.fresh_only = True
     text = prompt()
-    assert await outcome(path, credential(path)) is Reuse.FRESH
-    assert [await cached(path, credential(path), text) for _ in range(TRIES)] == [0] * TRIES
+    assert [await cached(path, red(path), text) for _ in range(TRIES)] == [0] * TRIES
+    assert [await cached(path, credential(path, who), text) for who in (0, 1)] == [0, 0]
+    assert await cached(path, credential(path), text) > 0
+
+
+async def test_who_leaked_serves_nobody(path: WholePath) -> None:
+    assert await outcome(path, red(path)) is Reuse.SALTED
+    leaked = {"isolation": {"leaked": [path.process.boot_id], "proofs": [proof((path.process.boot_id,))]}}
+    path.edit("ServingPool", POOL, lambda item: item.update(status=leaked))
+    assert [await outcome(path, header) for header in (red(path), credential(path))] == ["no_endpoint", "no_endpoint"]
+    assert "does not keep tenants apart" in str(
+        path.fleet.states(f"{NAMESPACE}/{POOL}", path.snapshot().trusts[f"{NAMESPACE}/{POOL}"])
+    )
+
+
+async def test_a_pool_that_refuses_serves_nobody_before_a_proof_but_who_probes(path: WholePath) -> None:
+    unproven(path)
+    assert await outcome(path, red(path)) is Reuse.FRESH, "the control: by default it serves"
+    path.edit("ServingPool", POOL, lambda item: item["spec"].update(isolation={"unverified": "Refuse"}))
+    assert [await outcome(path, header) for header in (red(path), credential(path))] == ["no_endpoint", Reuse.FRESH]
+    path.prove_isolation(COMPLETIONS)
+    assert [await outcome(path, red(path), route=route) for route in (CHAT, COMPLETIONS)] == [Reuse.FRESH, Reuse.SALTED]
 
 
 async def test_who_probes_one_process_reaches_no_other(path: WholePath) -> None:
-    assert await outcome(path, credential(path)) is Reuse.SALTED
+    assert await outcome(path, credential(path)) is Reuse.FRESH
     found = await decided(path, credential(path, boot="b" * 32))
     assert isinstance(found, Answer)
     assert (found.status, found.reason) == (503, "no_endpoint")
-    assert await outcome(path, credential(path)) is Reuse.SALTED, "whom it asked before is not remembered of it"
+    assert await outcome(path, credential(path)) is Reuse.FRESH, "whom it asked before is not remembered of it"
 
 
 async def test_who_probes_one_pool_reaches_no_other(path: WholePath) -> None:
@@ -277,10 +318,12 @@ async def test_no_scope_of_the_namespace_says_anything_of_who_probes(path: Whole
     scope = {"class": "Request", "pools": [POOL], "tenants": ["red"]}
     path.cluster.apply({"kind": "CacheScope", "metadata": {"name": "red"}, "spec": scope}, NAMESPACE)
     path.take_over()
-    assert [await outcome(path, header) for header in (red(path), credential(path))] == [Reuse.FRESH, Reuse.SALTED]
+    assert [await outcome(path, header) for header in (red(path), credential(path))] == [Reuse.FRESH, Reuse.FRESH]
     path.edit("CacheScope", "red", lambda item: item["spec"].update({"class": "Nonsense"}))
     blue = f"Bearer {path.credentials.api_keys['blue-carol']}"
-    assert [await outcome(path, header) for header in (blue, credential(path))] == [Reuse.FRESH, Reuse.SALTED]
+    assert [await outcome(path, header) for header in (blue, credential(path))] == [Reuse.FRESH, Reuse.FRESH]
+    text = prompt()
+    assert [await cached(path, credential(path), text) > 0 for _ in range(2)] == [False, True]
     assert path.snapshot().policy.scope(tenant_uid(POOL_UID, Pair.CASE, 1), pool()).scope_class is ScopeClass.TENANT
 
 

@@ -93,7 +93,6 @@ class Reason(StrEnum):
     PARTLY_VERIFIED = "PartlyVerified"
     NO_EVIDENCE = "NoEvidence"
     PROBE_FAILED = "ProbeFailed"
-    BYPASSED = "Bypassed"
     LEAK = "Leak"
 
 
@@ -145,7 +144,6 @@ _BY_STATE: Final[Mapping[ConditionType, Mapping[State, tuple[Reason, ...]]]] = {
             Reason.PARTLY_VERIFIED,
             Reason.NO_EVIDENCE,
             Reason.PROBE_FAILED,
-            Reason.BYPASSED,
             Reason.LEAK,
         ),
         "Unknown": (Reason.NO_READY_POD,),

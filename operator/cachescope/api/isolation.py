@@ -53,6 +53,12 @@ class Isolation(Strict):
         description="How often it is shown again that the engines of mode `Shared` keep tenants apart. A process that starts is "
         "always probed first, and reuses nothing before.",
     )
+    unverified: Literal["Fresh", "Refuse"] = Field(
+        "Fresh",
+        description="What engine processes of mode `Shared` do before the probe has shown that they keep tenants apart. `Fresh`: "
+        "they serve where no other one can, with a salt in every request that nobody has again. `Refuse`: they serve nothing, so "
+        "that an engine which heeds no salts meets no two tenants; a pool of one pod answers 503 for some seconds after a restart.",
+    )
     min_warm_seconds: int = Field(300, ge=1, le=86_400, description="For how long engines that a request started run at least.")
 
 

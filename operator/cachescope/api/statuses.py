@@ -97,6 +97,7 @@ class IsolationStatus(Status):
 
     verified_at: str = Field("", description="When it last showed of a process that it keeps tenants apart (RFC 3339).")
     proofs: tuple[IsolationProof, ...] = Field((), description="Of which processes; only these reuse.")
+    leaked: tuple[str, ...] = Field((), description="Boot ids of processes that leaked. They serve nothing, and are never proven.")
     last: tuple[ProbedRoute, ...] = Field((), description="What the last run found.")
     fault: str = Field("", description="Why the last run showed nothing; empty when it did.")
     leak: str = Field("", description="What leaked; empty once every process was shown to keep tenants apart since.")

@@ -23,8 +23,8 @@ import aiohttp
 from cachescope.api.pools import ServingPool
 from cachescope.api.statuses import IsolationStatus
 from cachescope.controller.isolation_metrics import IsolationMetrics
-from cachescope.controller.isolation_records import Processes, after, leaked, proven, read_record, without
-from cachescope.controller.isolation_targets import Target, rests, shared_pool, targets
+from cachescope.controller.isolation_records import Leak, Processes, after, leaked, proven, read_record, without
+from cachescope.controller.isolation_targets import Target, shared_pool, targets
 from cachescope.controller.leak_incidents import declare, incident_of, leak_incident
 from cachescope.controller.lease_book import LeaseBook
 from cachescope.controller.root_keys import RootKeys
@@ -34,7 +34,7 @@ from cachescope.core.probes import LONGEST_SECONDS, Pair, Prober, probe_keys, wr
 from cachescope.kube.rest import Document, Rest
 from cachescope.logs import fault_of
 from cachescope.probe.cases import Identity
-from cachescope.probe.live import Finding, Shown, examine
+from cachescope.probe.live import Shown, examine
 from cachescope.probe.live_http import LiveProcess
 
 log = logging.getLogger(__name__)
@@ -128,7 +128,7 @@ class IsolationProbes:
         self._attempts = {boot: item for boot, item in self._attempts.items() if boot in known}
         leaking = sum(bool(record.leak) for record in self._records.values())
         self.metrics.standing(leaking=leaking, unproven=self._unproven(found))
-        ready = [item for item in found if self._attempts[item.boot_id].due <= self.clock() and item.boot_id not in self._running]
+        ready = [item for item in found if self._attempts[item.boot_id].due <= self.clock() and self._may_run(item)]
         ready.sort(key=lambda item: self._attempts[item.boot_id].due)
         yield from ready[: AT_A_TIME - len(self._running)]
 
@@ -140,7 +140,7 @@ class IsolationProbes:
 
     def _targets(self, document: Document) -> Iterator[Target]:
         pool = self._shared(document)
-        if pool is None or pool.uid in self._leaking or rests(self.store, document, self._record(document)):
+        if pool is None:
             return
         for target in targets(self.store, self.leases, document, pool):
             known = self._attempts.get(target.boot_id)
@@ -151,6 +151,10 @@ class IsolationProbes:
                 wait = target.verify_seconds if target.boot_id in proven(self._record(document)) else 0
                 self._attempts[target.boot_id] = _Attempts(self.clock() + wait, target.restarts)
             yield target
+
+    def _may_run(self, target: Target) -> bool:
+        leaked = self._records.get(target.pool_uid, IsolationStatus()).leaked
+        return target.boot_id not in self._running and target.boot_id not in leaked and target.pool_uid not in self._leaking
 
     def _unproven(self, found: list[Target]) -> int:
         return sum(item.boot_id not in proven(self._records.get(item.pool_uid, IsolationStatus())) for item in found)
@@ -189,8 +193,10 @@ class IsolationProbes:
         document = self.store.get(*target.pool)
         if document is None or document["metadata"]["uid"] != target.pool_uid or self._shared(document) is None:
             return
+        there = self._there(document)
         if shown.leak is not None:
-            await self._leaked(target, shown.leak, shown, incident_of(seed))
+            leak = Leak(target.boot_id, target.pod, self._incident(document, target, seed))
+            await self._leaked(target, leak, leaked(self._record(document), leak, shown.leak, shown, there=there))
             return
         if not shown.fault or self._attempts[target.boot_id].failures >= PATIENCE:
             self._keep(
@@ -213,19 +219,23 @@ class IsolationProbes:
         said = (guard.statement for guard in self.leases.guards(document["metadata"]["uid"]))
         return Processes({item.boot_id for item in said if item}, {item.boot_id for item in self._targets(document)})
 
-    async def _leaked(self, target: Target, leak: Finding, shown: Shown, incident: str) -> None:
+    def _incident(self, document: Document, target: Target, seed: str) -> str:
+        """Id of the incident that a leak becomes; a pool that one has closed is closed, but for what served since."""
+        record = self._record(document)
+        closed = record.incident and (document.get("status") or {}).get("bypassed")
+        return record.incident if closed and target.boot_id not in proven(record) else incident_of(seed)
+
+    async def _leaked(self, target: Target, leak: Leak, record: IsolationStatus) -> None:
         """First what gateways read, then the incident, tried until it is declared: no leak is left to a later run."""
-        record = leaked(self._records.get(target.pool_uid, IsolationStatus()), leak, shown, pod=target.pod, incident=incident)
         self.metrics.probed("Leak")
         where = {"namespace": target.pool.namespace, "pool": target.pool.name, "pod": target.pod, "boot_id": target.boot_id}
-        audit.error("isolation leak", extra={**where, "leak": record.leak, "incident": incident})
+        audit.error("isolation leak", extra={**where, "leak": record.leak, "incident": leak.incident})
         self._leaking.add(target.pool_uid)
         try:
             self._keep(target, record)
-            await self._declared(leak_incident(target.pool, target.pool_uid, incident, record.leak))
+            await self._declared(leak_incident(target.pool, target.pool_uid, leak.incident, record.leak))
         finally:
             self._leaking.discard(target.pool_uid)
-        self._attempts[target.boot_id] = _Attempts(self.clock(), target.restarts)
 
     async def _declared(self, incident: Document) -> None:
         """Declare it, however often that has to be tried."""

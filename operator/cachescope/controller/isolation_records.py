@@ -3,7 +3,8 @@
 Rules:
 
 - a proof is of one process, by its guard's boot id; a process that is gone takes its proof along;
-- a leak takes all proofs of the pool, whichever process leaked: they are of one engine;
+- a process that leaked is never proven; where it was before, all proofs of the pool go with it, since what was shown of the others
+  was shown in the same way;
 - a run that showed nothing takes nothing: what was shown of that very process holds;
 - a run that showed less than the one before takes the rest.
 """
@@ -72,24 +73,51 @@ def after(record: IsolationStatus, boot_id: str, shown: Shown, *, now: datetime,
     changes: dict[str, Any] = {"proofs": _proofs(kept), "last": _last(shown), "fault": ""}
     if shown.proven:
         changes["verified_at"] = now.strftime("%Y-%m-%dT%H:%M:%SZ")
-    # One process that keeps tenants apart says nothing of a leak of another one: that is over once all do.
+    # One process that keeps tenants apart says nothing of a leak of another one: that is over once all that serve do.
     if shown.proven and set(there.serving) <= kept.keys():
         changes |= {"leak": "", "incident": ""}
-    return record.model_copy(update=changes)
+    return record.model_copy(update={**changes, "leaked": _known(record.leaked, there)})
 
 
-def leaked(record: IsolationStatus, leak: Finding, shown: Shown, *, pod: str, incident: str) -> IsolationStatus:
+@dataclass(frozen=True, slots=True)
+class Leak:
+    """A leak that a run found.
+
+    Attributes:
+        boot_id: Of the process.
+        pod: Name of its pod.
+        incident: Id of the incident that it became.
+    """
+
+    boot_id: str
+    pod: str
+    incident: str
+
+
+def leaked(record: IsolationStatus, leak: Leak, found: Finding, shown: Shown, *, there: Processes) -> IsolationStatus:
     """The record after a run that found a leak.
 
     Args:
         record: Before it.
-        leak: The leak.
+        leak: Whose.
+        found: What it showed.
         shown: What else it showed.
-        pod: Name of the pod that was asked.
-        incident: Id of the incident that it became.
+        there: The pool's processes.
     """
-    what = f"{leak.path}{f' ({leak.variant})' if leak.variant else ''} of {pod}: {leak.judgement.why}"
-    return record.model_copy(update={"proofs": (), "last": _last(shown), "fault": "", "leak": what, "incident": incident})
+    what = f"{found.path}{f' ({found.variant})' if found.variant else ''} of {leak.pod}: {found.judgement.why}"
+    changes = {
+        "proofs": () if leak.boot_id in proven(record) else record.proofs,
+        "leaked": _known((*record.leaked, leak.boot_id), there),
+        "last": _last(shown),
+        "fault": "",
+        "leak": what,
+        "incident": leak.incident,
+    }
+    return record.model_copy(update=changes)
+
+
+def _known(boots: Sequence[str], there: Processes) -> tuple[str, ...]:
+    return tuple(sorted(set(boots) & set(there.known)))
 
 
 def _last(shown: Shown) -> tuple[ProbedRoute, ...]:

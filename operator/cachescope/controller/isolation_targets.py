@@ -4,7 +4,7 @@ Rules:
 
 - only processes that share a cache between tenants are: the others keep tenants apart by what they are;
 - a process that nothing is known of is due at once, any other after the pool's `verifySeconds`;
-- while reuse is switched off there is nothing to see, and a leak that is being closed is not looked for again.
+- one that leaked is never probed again: there is nothing that would let it serve.
 """
 
 from __future__ import annotations
@@ -15,9 +15,7 @@ from typing import Any, Final
 
 from cachescope.api.documents import parse
 from cachescope.api.pools import ServingPool
-from cachescope.api.statuses import IsolationStatus
 from cachescope.controller import pod_faults
-from cachescope.controller.leak_incidents import name_of
 from cachescope.controller.lease_book import LeaseBook, Life
 from cachescope.controller.store import Key, Store, key_of
 from cachescope.core.errors import SpecError
@@ -68,17 +66,6 @@ def shared_pool(document: Document) -> ServingPool | None:
         return None
     shares = pool.spec.dedicated_to is None and choice_of(pool).mode is Mode.SHARED
     return pool if shares else None
-
-
-def rests(store: Store, document: Mapping[str, Any], record: IsolationStatus) -> bool:
-    """Whether nothing can be shown of a pool now."""
-    if (document.get("status") or {}).get("bypassed"):
-        return True
-    metadata = document["metadata"]
-    declared = (
-        store.get("CacheEpoch", metadata["namespace"], name_of(metadata["name"], record.incident)) if record.incident else None
-    )
-    return declared is not None and (declared.get("status") or {}).get("epoch") is None
 
 
 def targets(store: Store, leases: LeaseBook, document: Document, pool: ServingPool) -> Iterator[Target]:

@@ -10,7 +10,7 @@ from cachescope.core.probes import SEVERAL, several
 from cachescope.engines.facts import Mode
 from cachescope.engines.pool_modes import choice_of
 
-_RESUME = "look at the engine, then set spec.sharing.resumeAfter to it: the pool is probed again before anything is reused"
+_RESUME = "replace the engine, then set spec.sharing.resumeAfter to it"
 
 
 def isolation_verdicts(seen: Observed) -> list[Verdict]:
@@ -34,15 +34,13 @@ def leak_of(seen: Observed) -> str:
     record = seen.isolation
     if record is None or not record.leak:
         return ""
-    return f"the probe found a leak at {record.leak}. All reuse is off by the incident {record.incident}; {_RESUME}"
+    closed = f"That process serves nothing, and all reuse of the pool is off by the incident {record.incident}"
+    return f"the probe found a leak at {record.leak}. {closed}; {_RESUME}"
 
 
 def _of_shared(seen: Observed) -> Verdict:
     if leak := leak_of(seen):
         return _said("False", Reason.LEAK, leak)
-    if seen.flags.bypasses:
-        message = "an incident switched all reuse off; it is probed once spec.sharing.resumeAfter names that"
-        return _said("False", Reason.BYPASSED, message)
     boots = {item.statement.boot_id for item in seen.ready_guards if item.statement}
     if not boots:
         return _said("Unknown", Reason.NO_READY_POD, "there is no engine process to probe")
@@ -60,7 +58,7 @@ def _of_processes(seen: Observed, boots: set[str]) -> Verdict:
     what = f"{len(verified)} of {len(boots)} engine processes keep tenants apart on {where}, last shown {when}"
     if len(verified) < len(boots):
         why = f": {record.fault}" if record.fault else ""
-        return _said("False", Reason.PARTLY_VERIFIED, f"{what}; the others reuse nothing before they are probed{why}")
+        return _said("False", Reason.PARTLY_VERIFIED, f"{what}; the others reuse nothing before they were{why}")
     return _said("True", Reason.VERIFIED, f"{what}{_left(seen, paths)}")
 
 

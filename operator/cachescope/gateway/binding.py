@@ -98,7 +98,7 @@ def ask(keys: GatewayKeys, state: PoolState, *, identity: Identity, placed: Plac
         namespace=namespace(keys.namespace, subject_of(scope, placement, identity)),
         shared=EpochVector.of(dict(cache.entries + shared.entries)),
         all=Epochs(cache, state.authorization.vector(*by_class.values())),
-        bypassed=state.pool.flags.bypasses or (pool.spec.sharing.stage == "Observe" and identity.prober is None),
+        bypassed=state.pool.flags.bypasses or pool.spec.sharing.stage == "Observe",
     )
     return replace(asker, cache=_cache_of(keys, asker)) if pool.spec.dedicated_to else asker
 

@@ -55,6 +55,7 @@ class PoolTrust:
         lineages: Ids of the lineages that stand for it: of its ledger, and of the authorization head.
         max_age_ms: Maximal age of a permit.
         minimum_version: Guards below it get no requests; `None` takes any.
+        leaked: Boot ids of processes that leaked: they get no requests.
     """
 
     pool_uid: str
@@ -62,6 +63,7 @@ class PoolTrust:
     lineages: tuple[str, str]
     max_age_ms: int
     minimum_version: Version | None = None
+    leaked: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -99,6 +101,8 @@ def problem(proof: Proof, trust: PoolTrust, *, now: int) -> str | None:
         return "its guard holds another lineage; wait until both sides have read the same ledger"
     if trust.minimum_version and not _at_least(proof.statement.version, trust.minimum_version):
         return f"its guard is {proof.statement.version}, below {trust.minimum_version}; roll it out (guardUpdates: Now)"
+    if proof.statement.boot_id in trust.leaked:
+        return "the probe found that its engine does not keep tenants apart; see the pool's condition IsolationVerified"
     return None
 
 

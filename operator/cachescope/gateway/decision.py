@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TypeVar, cast
 
+from cachescope.api.pools import ServingPool
 from cachescope.core.classes import Placement
 from cachescope.core.endpoints import pool_key
 from cachescope.core.handles import Expectation, Outcome
@@ -20,7 +21,7 @@ from cachescope.core.identity import cache_keys
 from cachescope.core.keys import Key
 from cachescope.core.permits import PERMIT_HEADER, write_permit
 from cachescope.core.record import IdentityRecord
-from cachescope.core.salts import NONCE_BYTES
+from cachescope.core.salts import NONCE_BYTES, salt
 from cachescope.core.types import CacheIdentity, Reuse
 from cachescope.engines.facts import EngineType
 from cachescope.engines.routes import Route
@@ -75,9 +76,9 @@ class Grant:
     engine: binding.Engine
 
     def is_proven(self, cleaned: Sanitized) -> bool:
-        """Whether its engine was shown to keep such requests apart; the probe is what shows it."""
+        """Whether its engine was shown to keep such requests apart. The probe needs no right to reuse: its salts are its own."""
         proofs = self.in_force.snapshot.policy.proofs[self.asker.pool.uid]
-        return self.identity.prober is not None or proofs.cover(self.engine.statement, cleaned)
+        return self.identity.prober is None and proofs.cover(self.engine.statement, cleaned)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +90,14 @@ class Made:
 
 
 Verdict = TypeVar("Verdict", "Admitted | Answer", "Forward | Answer")
+
+
+def _fit(known: Known, pool: ServingPool, asker: binding.Asker, route: Route) -> Fit:
+    """What a request needs of an endpoint. The probe looks for what nobody knows yet."""
+    prober = known.identity.prober
+    proofs = known.in_force.snapshot.policy.proofs[pool.uid] if route.cached and prober is None else None
+    refuses = pool.spec.isolation.unverified == "Refuse"
+    return Fit(pool.spec.engine.type, asker.cache, prober.boot_id if prober else "", proofs, refuses)
 
 
 def _nobody_listens(_pool_uid: str, _cache: CacheIdentity) -> None:
@@ -252,8 +261,7 @@ class Decision:
         if trust is None:
             return None
         asker = snapshot.askers.of(known.identity, pool, placement)
-        prober = known.identity.prober
-        fit = Fit(pool.spec.engine.type, asker.cache, prober.boot_id if prober else "")
+        fit = _fit(known, pool, asker, route)
         chosen = self.fleet.choose(name, trust, asker.namespace.encode(), served.adapter, model=pool.spec.model.name, fit=fit)
         if chosen is None and asker.cache:
             self.wanted(pool.uid, asker.cache)
@@ -310,11 +318,13 @@ class Decision:
         return Forward(engine.endpoint.address, route.path, {PERMIT_HEADER: signed}, KEPT_HEADERS, upstream.body)
 
     def _body(self, asked: Asked, grant: Grant, made: Made) -> bytes:
-        if asked.cleaned.route.unsalted is not None:
+        route = asked.cleaned.route
+        if route.unsalted is not None:
             return with_bypass(asked.cleaned, reuse=made.reuse is Reuse.SALTED)
-        found = binding.salt_of(grant.in_force.snapshot.keys, made.record, made.reuse, self.entropy)
-        prober = grant.identity.prober
-        return with_salt(asked.cleaned, prober.salt(found) if prober and found and made.reuse is Reuse.SALTED else found)
+        prober, keys = grant.identity.prober, grant.in_force.snapshot.keys
+        if prober is not None and route.cached:
+            return with_salt(asked.cleaned, prober.salt(salt(keys.salt, made.record)))
+        return with_salt(asked.cleaned, binding.salt_of(keys, made.record, made.reuse, self.entropy))
 
     def _presented(self, handle: str | None, snapshot: Snapshot, made: Made) -> Outcome | None:
         """What becomes of a handle; it changes nothing of the request, and nothing of the answer."""

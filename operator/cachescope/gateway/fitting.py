@@ -7,6 +7,7 @@ Rules:
   nobody's yet, never by another's;
 - where a request is not to reuse anything, and its engine knows neither salts nor a field for that, it is not sent;
 - any other pool is served by pods that need a salt or reuse nothing, never by one that has one cache;
+- a process that needs salts, and of which the probe has shown nothing yet, serves where no other does, or not at all;
 - the operator's probe asks one process, and no other.
 """
 
@@ -21,6 +22,7 @@ from cachescope.core.statements import Statement
 from cachescope.core.types import NO_CACHE, CacheIdentity, Reuse
 from cachescope.engines.facts import EngineType
 from cachescope.engines.routes import Route
+from cachescope.gateway.proofs import Proofs
 from cachescope.gateway.snapshot import Snapshot
 
 _OLDEST: Final = EngineType.VLLM.value
@@ -35,11 +37,15 @@ class Fit:
         engine: Which engine its body is for.
         cache: Identity of the cache that it may use; nobody's in pools that are shared.
         boot_id: The one process that may serve it; any by default.
+        proofs: What the probe has shown of the pool's processes; `None` where that does not matter.
+        refuses: Whether processes of which it has shown nothing serve nothing.
     """
 
     engine: str = _OLDEST
     cache: CacheIdentity = NO_CACHE
     boot_id: str = ""
+    proofs: Proofs | None = None
+    refuses: bool = False
 
     def rank(self, statement: Statement, bound: CacheIdentity) -> int | None:
         """How well an endpoint fits, 0 best; `None` where it does not.
@@ -53,9 +59,16 @@ class Fit:
             return None
         if self.boot_id not in {"", statement.boot_id}:
             return None
-        if not one_cache or bound == self.cache:
+        if not one_cache:
+            return self._rank_of_salted(statement)
+        if bound == self.cache:
             return 0
         return 1 if bound == NO_CACHE else None
+
+    def _rank_of_salted(self, statement: Statement) -> int | None:
+        if self.proofs is None or self.proofs.know(statement):
+            return 0
+        return None if self.refuses else 1
 
 
 def may_be_sent(snapshot: Snapshot, route: Route, pool: ServingPool, statement: Statement) -> bool:

@@ -5,6 +5,8 @@ Rules:
 - a process that needs salts reuses only on routes on which the probe has shown that it keeps them apart; before, and on any other
   route, its requests are `Fresh`; those that ask for several answers are shown apart;
 - a proof is of one process: after a restart nothing is known;
+- a process that leaked serves nothing: its engine does not heed salts, and `Fresh` is one;
+- one of which nothing was shown yet serves where there is no other, `Fresh`, unless the pool says that it is to refuse;
 - what cannot be read proves nothing.
 """
 
@@ -22,13 +24,15 @@ from cachescope.gateway.bodies import Sanitized
 
 @dataclass(frozen=True, slots=True)
 class Proofs:
-    """What is proven in one pool.
+    """What is known of the processes of one pool.
 
     Attributes:
         routes: Paths by boot id of the process; with `several answers` behind it, for requests that ask for these.
+        leaked: Boot ids of the processes that leaked.
     """
 
     routes: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    leaked: frozenset[str] = frozenset()
 
     def know(self, statement: Statement) -> bool:
         """Whether anything is proven of a process, or nothing has to be.
@@ -60,7 +64,8 @@ def read_proofs(status: object) -> Proofs:
         paths = _texts(proof, "routes")
         for boot in _texts(proof, "boots"):
             found[boot].update(paths)
-    return Proofs({boot: frozenset(paths) for boot, paths in found.items()})
+    leaked = frozenset(_texts(isolation, "leaked")) if isolation else frozenset()
+    return Proofs({boot: frozenset(paths) for boot, paths in found.items() if boot not in leaked}, leaked)
 
 
 def _way(cleaned: Sanitized) -> str:

@@ -93,7 +93,12 @@ def snapshot_of(
     minimum = Version(settings.minimum_guard_version) if settings.minimum_guard_version else None
     trusts = {
         pool_key(pool.namespace, pool.name): PoolTrust(
-            uid, permits[uid], states[uid].heads.seen.lineages, pool.spec.fence.lease_seconds * 1000, minimum
+            uid,
+            permits[uid],
+            states[uid].heads.seen.lineages,
+            pool.spec.fence.lease_seconds * 1000,
+            minimum,
+            policy.proofs[uid].leaked,
         )
         for uid, pool in policy.pools.items()
         if uid in states
