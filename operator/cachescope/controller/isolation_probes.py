@@ -4,6 +4,7 @@ Rules:
 
 - few processes are probed at a time, each by one run; what failed is tried again, later each time;
 - a leak is an incident before it is anything else: the ledger closes what leaked, and the fence says when that is true;
+- a run that began before a leak of its pool was found counts for nothing, be it that it found the same or that it found none;
 - what was shown is kept in the pool's status, which gateways read: an operator that starts anew knows it.
 """
 
@@ -148,12 +149,18 @@ class IsolationProbes:
         return sum(item.boot_id not in proven(self._records.get(item.pool_uid, IsolationStatus())) for item in found)
 
     async def _probe(self, target: Target) -> None:
+        before = self._incident(target)
         try:
-            await self._take(target, await self._examined(target, seed := secrets.token_hex(8)), seed)
+            shown = await self._examined(target, seed := secrets.token_hex(8))
+            if self._incident(target) == before:
+                await self._take(target, shown, seed)
         except ClusterError as error:
             self._later(target, str(error))
         except Exception as error:  # a fault of ours must not end the probes of all other pools
             self._later(target, str(fault_of(error)))
+
+    def _incident(self, target: Target) -> str:
+        return self._records.get(target.pool_uid, IsolationStatus()).incident
 
     async def _examined(self, target: Target, seed: str) -> Shown:
         """Ask the process.
@@ -178,13 +185,13 @@ class IsolationProbes:
         return lambda pair: (identity(pair, 0), identity(pair, 1))
 
     async def _take(self, target: Target, shown: Shown, seed: str) -> None:
-        document = self.store.get(*target.pool)
-        if document is None or document["metadata"]["uid"] != target.pool_uid or self._shared(document) is None:
+        document = self._document(target)
+        if document is None or self._shared(document) is None:
             return
         if shown.leak is not None:
             await self._leaked(target, shown.leak, shown, incident_of(seed))
             return
-        if not shown.fault or self._attempts[target.boot_id].failures >= PATIENCE:
+        if not shown.fault or self._failures(target) >= PATIENCE:
             self._keep(
                 target, after(self._record(document), target.boot_id, shown, now=datetime.now(UTC), there=self._there(document))
             )
@@ -193,6 +200,16 @@ class IsolationProbes:
             return
         self.metrics.probed("Verified")
         self._attempts[target.boot_id] = _Attempts(self.clock() + target.verify_seconds)
+
+    def _failures(self, target: Target) -> int:
+        """In a row; none of a process that went away meanwhile."""
+        attempts = self._attempts.get(target.boot_id)
+        return attempts.failures if attempts else 0
+
+    def _document(self, target: Target) -> Document | None:
+        """The pool, if it is there and is the one that was asked."""
+        document = self.store.get(*target.pool)
+        return document if document is not None and document["metadata"]["uid"] == target.pool_uid else None
 
     def _there(self, document: Document) -> Processes:
         said = (guard.statement for guard in self.leases.guards(document["metadata"]["uid"]))
@@ -207,18 +224,20 @@ class IsolationProbes:
         self._leaking.add(target.pool_uid)
         try:
             self._keep(target, record)
-            await self._declared(leak_incident(target.pool, incident, record.leak))
+            await self._declared(target, leak_incident(target.pool, incident, record.leak))
         finally:
             self._leaking.discard(target.pool_uid)
         self._attempts[target.boot_id] = _Attempts(self.clock())
 
-    async def _declared(self, incident: Document) -> None:
-        """Declare it, however often that has to be tried."""
-        while True:
+    async def _declared(self, target: Target, incident: Document) -> None:
+        """Declare it, however often that has to be tried; with the pool goes what leaked."""
+        while self._document(target) is not None:
             try:
-                return await declare(self.rest, incident)
+                await declare(self.rest, incident)
             except ClusterError as error:
                 log.error("incident not declared", extra={"incident": incident["metadata"]["name"], "fault": str(error)})
+            else:
+                return
             await asyncio.sleep(FIRST_DELAY / 4)
 
     def _keep(self, target: Target, record: IsolationStatus) -> None:
