@@ -45,6 +45,7 @@ PERIOD_SECONDS: Final = 0.5
 AT_A_TIME: Final = 4
 FIRST_DELAY: Final = 1.0
 LAST_DELAY: Final = 300.0
+DECLARE_SECONDS: Final = 0.25
 PATIENCE: Final = 3
 """Failures of a process in a row, after which the pool says so: a gateway learns of a new process a moment after the operator."""
 _ANSWER_SECONDS: Final = 60.0
@@ -238,7 +239,7 @@ class IsolationProbes:
                 log.error("incident not declared", extra={"incident": incident["metadata"]["name"], "fault": str(error)})
             else:
                 return
-            await asyncio.sleep(FIRST_DELAY / 4)
+            await asyncio.sleep(DECLARE_SECONDS)
 
     def _keep(self, target: Target, record: IsolationStatus) -> None:
         if record != self._records.get(target.pool_uid):
