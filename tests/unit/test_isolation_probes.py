@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -31,6 +31,7 @@ from tests.unit.controller_bench import HeardApi
 from tests.unit.observed import guard, pod
 from tests.unit.shown_isolation import COMPLETIONS, FAILS, NOTHING, leaks, proves
 
+Made = Callable[..., Awaitable[Any]]
 VERIFY = 90
 TURNS = 40
 EVERYTHING = {""}
@@ -208,7 +209,7 @@ def boot_of_prober(world: World, identities: Callable[[Pair], tuple[Identity, Id
 
 
 @pytest.fixture
-def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Any]]:
+def made(monkeypatch: pytest.MonkeyPatch) -> Made:
     """Makes worlds whose pauses take no time."""
 
     async def world(*pods: str) -> World:
@@ -220,9 +221,6 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Any]]:
     monkeypatch.setattr(isolation_probes, "PERIOD_SECONDS", 0)
     monkeypatch.setattr(isolation_probes, "DECLARE_SECONDS", 0)
     return world
-
-
-Made = Callable[..., Any]
 
 
 async def test_a_process_that_nothing_is_known_of_is_probed_at_once_and_then_from_time_to_time(made: Made) -> None:
@@ -386,7 +384,9 @@ async def test_a_leak_that_comes_back_is_another_incident(made: Made) -> None:
 
 @pytest.mark.parametrize("other", [leaks(COMPLETIONS), proves(), NOTHING, FAILS], ids=["leaks", "proves", "shows nothing", "fails"])
 @pytest.mark.parametrize("declared", [True, False])
-async def test_a_run_that_began_before_a_leak_was_found_counts_for_nothing(made: Made, other: Shown, declared: bool) -> None:
+async def test_a_run_that_began_before_a_leak_was_found_counts_for_nothing(
+    made: Made, monkeypatch: pytest.MonkeyPatch, other: Shown, declared: bool
+) -> None:
     world: World = await made("p", "q")
     both = asyncio.Event()
     world.shows = {"p": [leaks(), proves()], "q": [other, proves()]}
@@ -398,7 +398,7 @@ async def test_a_run_that_began_before_a_leak_was_found_counts_for_nothing(made:
             await both.wait()
         return shown
 
-    isolation_probes.examine = slow  # type: ignore[assignment]
+    monkeypatch.setattr(isolation_probes, "examine", slow)
     if not declared:
         world.api.refused = EVERYTHING
     async with world.running():

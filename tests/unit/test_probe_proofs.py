@@ -13,11 +13,11 @@ from prometheus_client import CollectorRegistry
 
 from cachescope.core.caches import Caching
 from cachescope.core.ledgers import Flags
-from cachescope.core.permits import PERMIT_HEADER, Reuse, read_permit
+from cachescope.core.permits import PERMIT_HEADER, read_permit
 from cachescope.core.probes import Pair, Prober, probe_keys, tenant_uid, tenant_uids, write_credential
 from cachescope.core.record import EngineDigests
 from cachescope.core.statements import Statement
-from cachescope.core.types import Epoch, ScopeClass
+from cachescope.core.types import Epoch, Reuse, ScopeClass
 from cachescope.engines.vllm import ROUTES
 from cachescope.gateway.audit import Audit
 from cachescope.gateway.decision import Decision
