@@ -174,7 +174,7 @@ def reasons_of_events(name: str) -> set[str]:
 def audited() -> str:
     """What the operators have logged of leaks."""
     logs = (kubectl.run("logs", pod["metadata"]["name"], "--tail=-1") for pod in kubectl.pods(OPERATOR_PODS))
-    return "\n".join(line for log in logs for line in log.splitlines() if "isolation leak" in line)
+    return "\n".join(line for log in logs for line in log.splitlines() if "leak" in line)
 
 
 def said(who: openai.OpenAI, text: str, chosen: dict[str, Any]) -> int:

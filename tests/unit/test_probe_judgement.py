@@ -219,3 +219,95 @@ def test_every_honest_engine_is_isolated_and_every_engine_without_salts_leaks(
     honest = observations(tries=tries, cold=template, other=template, **sources)
     leaky = observations(tries=tries, cold=template, other=FOUND, **sources)
     assert (judge(honest).verdict, judge(leaky).verdict) == (Verdict.ISOLATED, Verdict.LEAKS)
+
+
+COUNTED = {"usage": False, "counter": True}
+BOTH = {"usage": True, "counter": True}
+
+
+def rising(found: list[Observation], role: Role, by: int, *trials: int) -> list[Observation]:
+    """The same, while others let the counter rise in some trials."""
+    return [
+        replace(each, counted_tokens=(each.counted_tokens or 0) + by)
+        if each.step.role is role and each.step.trial in trials
+        else each
+        for each in found
+    ]
+
+
+@pytest.mark.parametrize("sources", SOURCES, ids=str)
+def test_among_others_an_engine_that_nobody_else_uses_is_judged_the_same(sources: dict[str, bool]) -> None:
+    for other in (0, FOUND):
+        found = observations(other=other, **sources)
+        assert judge(found, among_others=True).verdict is judge(found).verdict
+
+
+@pytest.mark.parametrize("trials", [(0,), (0, 1), (0, 1, 2, 3)])
+def test_among_others_usage_that_tells_is_asked_alone(trials: tuple[int, ...]) -> None:
+    found = rising(observations(**BOTH), Role.OTHER, FOUND, *trials)
+    judged = judge(found, among_others=True)
+    assert (judged.verdict, judged.evidence.sources) == (Verdict.ISOLATED, ("usage",))
+    assert judge(found).verdict is Verdict.LEAKS, "who is alone with an engine believes both"
+
+
+def test_among_others_one_hit_that_usage_tells_is_a_leak() -> None:
+    judged = judge(changed(observations(**BOTH), Role.OTHER, 2, cached_tokens=FOUND), among_others=True)
+    assert (judged.verdict, judged.evidence.sources) == (Verdict.LEAKS, ("usage",))
+
+
+def test_among_others_usage_without_every_control_has_the_counter_beside_it() -> None:
+    lost = changed(observations(other=FOUND, **BOTH), Role.AGAIN, 1, cached_tokens=0)
+    silent = [replace(each, cached_tokens=0) if each.step.role is Role.OTHER else each for each in lost]
+    judged = judge(silent, among_others=True)
+    assert (judged.verdict, judged.evidence.sources) == (Verdict.LEAKS, ("usage", "counter"))
+
+
+@pytest.mark.parametrize("usage", [None, 0])
+@pytest.mark.parametrize(
+    ("role", "by", "trials", "believed"),
+    [
+        pytest.param(Role.OTHER, FOUND, (0, 1, 2, 3), True, id="in every try"),
+        pytest.param(Role.OTHER, FOUND, (0, 1, 2), False, id="in all but one"),
+        pytest.param(Role.OTHER, FOUND, (3,), False, id="in one"),
+        pytest.param(Role.OTHER, CHANCE_TOKENS, (3,), True, id="a few tokens in one"),
+        pytest.param(Role.FIRST, PROMPT // 4, (1,), True, id="cold, by a quarter"),
+        pytest.param(Role.FIRST, PROMPT // 4 + 1, (1,), False, id="cold, by more"),
+        pytest.param(Role.FIRST, PROMPT, (0, 1, 2, 3), True, id="cold, alike"),
+    ],
+)
+def test_among_others_a_counter_is_believed_that_rises_alike(
+    usage: int | None, role: Role, by: int, trials: tuple[int, ...], believed: bool
+) -> None:
+    found = [replace(each, cached_tokens=usage) for each in rising(observations(**COUNTED), role, by, *trials)]
+    sources = judge(found, among_others=True).evidence.sources
+    assert ("counter" in sources) == believed
+    assert ("usage" in sources) == (usage is not None)
+
+
+def test_among_others_what_happened_in_some_tries_is_no_leak_and_proves_nothing() -> None:
+    alone = observations(other=FOUND, **COUNTED)
+    noisy = rising(observations(**COUNTED), Role.OTHER, FOUND, 0, 1, 2)
+    assert (judge(alone, among_others=True).verdict, judge(noisy, among_others=True).verdict) == (
+        Verdict.LEAKS,
+        Verdict.NO_EVIDENCE,
+    )
+    assert judge(noisy).verdict is Verdict.LEAKS
+
+
+def test_among_others_several_answers_are_judged_by_a_counter_that_is_believed() -> None:
+    quiet, leaky = observations(**BOTH), observations(other=FOUND, **BOTH)
+    noisy = rising(quiet, Role.OTHER, FOUND, 1)
+    found = [judge(each, counted_only=True, among_others=True).verdict for each in (quiet, leaky, noisy)]
+    assert found == [Verdict.ISOLATED, Verdict.LEAKS, Verdict.NO_EVIDENCE]
+
+
+@settings(max_examples=100, deadline=None)
+@given(shown())
+def test_among_others_a_leak_is_told_by_usage_or_counted_in_every_try(found: list[Observation]) -> None:
+    judged = judge(found, among_others=True)
+    if judged.verdict is Verdict.LEAKS and "counter" in judged.evidence.sources:
+        assert judged.evidence.hits == judged.evidence.tries
+    if judged.verdict is Verdict.LEAKS:
+        assert judge(found).verdict is Verdict.LEAKS, "nothing is a leak among others that would be none alone"
+    if judged.verdict is Verdict.ISOLATED:
+        assert judged.evidence.controls == judged.evidence.tries > 0

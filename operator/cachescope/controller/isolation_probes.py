@@ -4,6 +4,7 @@ Rules:
 
 - few processes are probed at a time, each by one run; what failed is tried again, later each time;
 - a leak is an incident before it is anything else: the ledger closes what leaked, and the fence says when that is true;
+- of several processes of a pool that leak, all that never served are one incident;
 - what was shown is kept in the pool's status, which gateways read: an operator that starts anew knows it.
 """
 
@@ -28,7 +29,7 @@ from cachescope.controller.isolation_targets import Target, shared_pool, targets
 from cachescope.controller.leak_incidents import declare, incident_of, leak_incident
 from cachescope.controller.lease_book import LeaseBook
 from cachescope.controller.root_keys import RootKeys
-from cachescope.controller.store import Key, Store
+from cachescope.controller.store import Key, Store, key_of
 from cachescope.core.errors import ClusterError
 from cachescope.core.probes import LONGEST_SECONDS, Pair, Prober, probe_keys, write_credential
 from cachescope.kube.rest import Document, Rest
@@ -44,6 +45,7 @@ PERIOD_SECONDS: Final = 0.5
 AT_A_TIME: Final = 4
 FIRST_DELAY: Final = 1.0
 LAST_DELAY: Final = 300.0
+DECLARE_SECONDS: Final = 0.25
 PATIENCE: Final = 3
 """Failures of a process in a row, after which the pool says so: a gateway learns of a new process a moment after the operator."""
 _ANSWER_SECONDS: Final = 60.0
@@ -100,6 +102,9 @@ class IsolationProbes:
         """Probe until cancelled."""
         async with asyncio.TaskGroup() as group:
             while True:
+                for document, record in list(self._undeclared()):
+                    self._leaking.add(document["metadata"]["uid"])
+                    group.create_task(self._close(document, record, incident_of(secrets.token_hex(8))))
                 for target in self._due():
                     task = self._running[target.boot_id] = group.create_task(self._probe(target))
                     task.add_done_callback(lambda _, boot=target.boot_id: self._running.pop(boot, None))  # type: ignore[misc]
@@ -145,7 +150,7 @@ class IsolationProbes:
         for target in targets(self.store, self.leases, document, pool):
             known = self._attempts.get(target.boot_id)
             if known is not None and target.restarts > known.restarts:
-                self._keep(target, without(self._record(document), target.boot_id))
+                self._keep(target.pool, target.pool_uid, without(self._record(document), target.boot_id))
                 known = None
             if known is None:
                 wait = target.verify_seconds if target.boot_id in proven(self._record(document)) else 0
@@ -191,65 +196,88 @@ class IsolationProbes:
 
     async def _take(self, target: Target, shown: Shown, seed: str) -> None:
         document = self.store.get(*target.pool)
-        if document is None or document["metadata"]["uid"] != target.pool_uid or self._shared(document) is None:
+        if document is None or not self._is_there(target.pool, target.pool_uid) or self._shared(document) is None:
             return
         there = self._there(document)
         if shown.leak is not None:
-            leak = Leak(target.boot_id, target.pod, self._incident(document, target, seed))
-            await self._leaked(target, leak, leaked(self._record(document), leak, shown.leak, shown, there=there))
+            closed = self._closed(document, target)
+            leak = Leak(target.boot_id, target.pod, self._record(document).incident if closed else "")
+            record = leaked(self._record(document), leak, shown.leak, shown, there=there)
+            self._tell(target, record)
+            await self._close(document, record, incident_of(seed))
             return
-        if not shown.fault or self._attempts[target.boot_id].failures >= PATIENCE:
-            self._keep(
-                target,
-                after(
-                    self._record(document),
-                    target.boot_id,
-                    shown,
-                    now=datetime.fromtimestamp(self.now(), UTC),
-                    there=self._there(document),
-                ),
-            )
+        if not shown.fault or self._failures(target) >= PATIENCE:
+            now = datetime.fromtimestamp(self.now(), UTC)
+            record = after(self._record(document), target.boot_id, shown, now=now, there=there)
+            self._keep(target.pool, target.pool_uid, record)
         if shown.fault or not shown.proven:
             self._later(target, shown.fault or "nothing was shown")
             return
         self.metrics.probed("Verified")
         self._attempts[target.boot_id] = _Attempts(self.clock() + target.verify_seconds, target.restarts)
 
+    def _failures(self, target: Target) -> int:
+        """In a row; none of a process that went away meanwhile."""
+        attempts = self._attempts.get(target.boot_id)
+        return attempts.failures if attempts else 0
+
     def _there(self, document: Document) -> Processes:
         said = (guard.statement for guard in self.leases.guards(document["metadata"]["uid"]))
         return Processes({item.boot_id for item in said if item}, {item.boot_id for item in self._targets(document)})
 
-    def _incident(self, document: Document, target: Target, seed: str) -> str:
-        """Id of the incident that a leak becomes; a pool that one has closed is closed, but for what served since."""
-        record = self._record(document)
-        closed = record.incident and (document.get("status") or {}).get("bypassed")
-        return record.incident if closed and target.boot_id not in proven(record) else incident_of(seed)
+    def _closed(self, document: Document, target: Target) -> bool:
+        """Whether an earlier leak's incident has closed the pool, and nothing of this process is older than that."""
+        bypassed = (document.get("status") or {}).get("bypassed")
+        return bool(bypassed) and target.boot_id not in proven(self._record(document))
 
-    async def _leaked(self, target: Target, leak: Leak, record: IsolationStatus) -> None:
-        """First what gateways read, then the incident, tried until it is declared: no leak is left to a later run."""
+    def _tell(self, target: Target, record: IsolationStatus) -> None:
         self.metrics.probed("Leak")
         where = {"namespace": target.pool.namespace, "pool": target.pool.name, "pod": target.pod, "boot_id": target.boot_id}
-        audit.error("isolation leak", extra={**where, "leak": record.leak, "incident": leak.incident})
-        self._leaking.add(target.pool_uid)
+        audit.error("isolation leak", extra={**where, "leak": record.leak})
+
+    async def _close(self, pool: Document, record: IsolationStatus, incident: str) -> None:
+        """Declare a leak's incident, however often that has to be tried; with the pool goes what leaked.
+
+        The record names it once it is declared, so that an operator that starts anew knows whether it is.
+        """
+        key, uid = key_of("ServingPool", pool), pool["metadata"]["uid"]
+        self._leaking.add(uid)
         try:
-            self._keep(target, record)
-            await self._declared(leak_incident(target.pool, target.pool_uid, leak.incident, record.leak))
+            while not record.incident and self._is_there(key, uid):
+                record = await self._declared(key, uid, record, incident)
+            if self._is_there(key, uid):
+                self._keep(key, uid, record)
         finally:
-            self._leaking.discard(target.pool_uid)
+            self._leaking.discard(uid)
 
-    async def _declared(self, incident: Document) -> None:
-        """Declare it, however often that has to be tried."""
-        while True:
-            try:
-                return await declare(self.rest, incident)
-            except ClusterError as error:
-                log.error("incident not declared", extra={"incident": incident["metadata"]["name"], "fault": str(error)})
-            await asyncio.sleep(FIRST_DELAY / 4)
+    async def _declared(self, key: Key, uid: str, record: IsolationStatus, incident: str) -> IsolationStatus:
+        """The record with the incident, if it could be declared now. If not, gateways are told of the leak all the same."""
+        try:
+            await declare(self.rest, leak_incident(key, uid, incident, record.leak))
+        except ClusterError as error:
+            self._keep(key, uid, record)
+            log.error("incident not declared", extra={"namespace": key.namespace, "pool": key.name, "fault": str(error)})
+            await asyncio.sleep(DECLARE_SECONDS)
+            return record
+        audit.error("incident of a leak", extra={"namespace": key.namespace, "pool": key.name, "incident": incident})
+        return record.model_copy(update={"incident": incident})
 
-    def _keep(self, target: Target, record: IsolationStatus) -> None:
-        if record != self._records.get(target.pool_uid):
-            self._records[target.pool_uid] = record
-            self.again(target.pool)
+    def _undeclared(self) -> Iterator[tuple[Document, IsolationStatus]]:
+        """Pools whose leak nobody has declared: an operator ended before it did."""
+        for document in self.store.all("ServingPool"):
+            if self._shared(document) is not None and document["metadata"]["uid"] not in self._leaking:
+                record = self._record(document)
+                if record.leak and not record.incident:
+                    yield document, record
+
+    def _is_there(self, key: Key, uid: str) -> bool:
+        found = self.store.get(*key)
+        return found is not None and found["metadata"]["uid"] == uid
+
+    def _keep(self, key: Key, uid: str, record: IsolationStatus) -> None:
+        if record != self._records.get(uid):
+            self._records[uid] = record
+            self.again(key)
 
     def _later(self, target: Target, fault: str) -> None:
         """Try again: soon, and later each time."""

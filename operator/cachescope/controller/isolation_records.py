@@ -69,7 +69,7 @@ def after(record: IsolationStatus, boot_id: str, shown: Shown, *, now: datetime,
     kept = {boot: paths for boot, paths in proven(record).items() if boot in there.known}
     if shown.fault:
         return record.model_copy(update={"proofs": _proofs(kept), "fault": shown.fault, "last": _last(shown)})
-    kept = {boot: paths for boot, paths in {**kept, boot_id: shown.proven}.items() if paths}
+    kept = {boot: paths for boot, paths in {**kept, boot_id: shown.proven}.items() if paths and boot not in record.leaked}
     changes: dict[str, Any] = {"proofs": _proofs(kept), "last": _last(shown), "fault": ""}
     if shown.proven:
         changes["verified_at"] = now.strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -86,7 +86,7 @@ class Leak:
     Attributes:
         boot_id: Of the process.
         pod: Name of its pod.
-        incident: Id of the incident that it became.
+        incident: Id of the incident that it became; empty while nobody declared it.
     """
 
     boot_id: str

@@ -34,8 +34,10 @@ def leak_of(seen: Observed) -> str:
     record = seen.isolation
     if record is None or not record.leak:
         return ""
-    closed = f"That process serves nothing, and all reuse of the pool is off by the incident {record.incident}"
-    return f"the probe found a leak at {record.leak}. {closed}; {_RESUME}"
+    found = f"the probe found a leak at {record.leak}. That process serves nothing"
+    if not record.incident:
+        return f"{found}; its incident could not be declared yet: see the operator's log"
+    return f"{found}, and all reuse of the pool is off by the incident {record.incident}; {_RESUME}"
 
 
 def _of_shared(seen: Observed) -> Verdict:
