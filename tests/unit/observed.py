@@ -30,10 +30,12 @@ def deployment(asked: int = 1, **status: Any) -> Document:
     return {"metadata": {"generation": 3}, "spec": {"replicas": asked}, "status": {"observedGeneration": 3, **counts, **status}}
 
 
-def guard(name: str = "p", life: Life = Life.LIVE, *, version: str = "0.1.0", boot: str = "b") -> Process:
+def guard(name: str = "p", life: Life = Life.LIVE, *, version: str = "0.1.0", boot: str = "b", says: str = "") -> Process:
     digests = EngineDigests(sha256(b"m"), sha256(b"t"), sha256(b"r"))
     seen = {UID: Mark(Lineage(1, "l"), 4, sha256(b"ledger"))}
-    statement = LeaseStatement(GUARD, f"uid-{name}", boot, 7, 60_000, version, seen, pool_uid=UID, engine=digests)
+    statement = LeaseStatement(
+        GUARD, f"uid-{name}", boot, 7, 60_000, version, seen, pool_uid=UID, engine=digests, engine_version=says
+    )
     return Process(f"lease-{name}", name, "", 60, 0, statement, Speaker(GUARD, "", UID, proven=True), life)
 
 

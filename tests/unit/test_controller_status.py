@@ -363,3 +363,17 @@ def test_a_selector_that_counts_for_nothing_is_said() -> None:
     assert "counts for nothing" in pool_status(observed(changes, shared=False))["modeReason"]
     assert "counts for nothing" not in pool_status(observed(changes, shared=True))["modeReason"]
     assert "counts for nothing" not in pool_status(observed(shared=False))["modeReason"]
+
+
+@pytest.mark.parametrize(("says", "reason"), [("0.31.0", Reason.OTHER_VERSION), ("0.32.0", Reason.HEALTHY), ("", Reason.HEALTHY)])
+def test_an_engine_that_says_another_version_degrades_the_pool_and_is_named(says: str, reason: Reason) -> None:
+    found = said(ConditionType.DEGRADED, guards=[guard(says=says)])
+    assert found.reason is reason
+    isolation = said(ConditionType.ISOLATION_VERIFIED, guards=[guard(says=says)])
+    assert (isolation.reason is Reason.OTHER_VERSION) == (reason is Reason.OTHER_VERSION)
+    if reason is Reason.OTHER_VERSION:
+        assert (
+            found.message
+            == "the engine says that it is 0.31.0, and 0.32.0 is declared; correct engine.version, or the image (pod p)"
+        )
+    assert [item["version"] for item in pool_status(observed(guards=[guard(says=says)]))["engines"]] == [says]

@@ -103,6 +103,7 @@ def _isolation() -> Iterator[dict[str, Any]]:
     yield {"isolation": IsolationStatus(last=last)}
     yield {"isolation": IsolationStatus(fault="f")}
     yield {"isolation": IsolationStatus(leak="l", incident="i")}
+    yield {"guards": [guard(says="0.1.0")]}
 
 
 async def _of_others() -> AsyncIterator[Said]:

@@ -135,3 +135,8 @@ def test_only_pools_whose_tenants_share_a_cache_are_probed(document: Document, s
 def test_an_engine_that_began_anew_in_its_pod_is_counted(containers: list[Document] | None, restarts: int) -> None:
     more: Document = {} if containers is None else {"containerStatuses": containers}
     assert [target.restarts for target in found([of_pool()], pod("p", **more))] == [restarts]
+
+
+@pytest.mark.parametrize(("says", "probed"), [("", True), ("0.32.0", True), ("0.31.0", False), ("0.32.0+patched", False)])
+def test_an_engine_that_says_another_version_is_not_probed(says: str, probed: bool) -> None:
+    assert bool(found([of_pool(engine_version=says)], pod())) == probed

@@ -197,3 +197,9 @@ def test_a_grant_that_comes_after_its_own_end_gives_nothing() -> None:
     right = Right()
     right.grant(sent_at=0, lease_ms=1000, now=2000)
     assert not right.live(2000)
+
+
+def test_the_engines_own_version_is_signed_with_the_lease_and_left_out_where_it_is_not_known() -> None:
+    told = replace(OWN, engine_version="0.32.0")
+    assert read_lease(KEYS, write_lease(KEYS.current, told), name=lease_name(told.pod_uid, told.boot_id)) == told
+    assert "engine_version" not in claimed_lease(write_lease(KEYS.current, OWN)), "written as before there was any"

@@ -94,6 +94,7 @@ class Reason(StrEnum):
     NO_EVIDENCE = "NoEvidence"
     PROBE_FAILED = "ProbeFailed"
     LEAK = "Leak"
+    OTHER_VERSION = "OtherVersion"
 
 
 _BY_STATE: Final[Mapping[ConditionType, Mapping[State, tuple[Reason, ...]]]] = {
@@ -134,6 +135,7 @@ _BY_STATE: Final[Mapping[ConditionType, Mapping[State, tuple[Reason, ...]]]] = {
             Reason.TOO_MANY_TENANTS,
             Reason.OTHER_NAMESPACES,
             Reason.LEAK,
+            Reason.OTHER_VERSION,
         ),
     },
     # `False`: nothing is reused by the processes that are not verified. `Unknown`: there is no process.
@@ -144,6 +146,7 @@ _BY_STATE: Final[Mapping[ConditionType, Mapping[State, tuple[Reason, ...]]]] = {
             Reason.PARTLY_VERIFIED,
             Reason.NO_EVIDENCE,
             Reason.PROBE_FAILED,
+            Reason.OTHER_VERSION,
             Reason.LEAK,
         ),
         "Unknown": (Reason.NO_READY_POD,),

@@ -66,6 +66,7 @@ class EngineStatus(Status):
     model: str = Field(description="Of the model's files.")
     tokenizer: str = Field(description="Of the tokenizer and its chat template.")
     runtime: str = Field(description="Of the engine, its version and the arguments that reach the cache.")
+    version: str = Field("", description="The version that the engine says it has; empty where it does not say.")
     adapters: tuple[AdapterStatus, ...] = Field((), description="Of the LoRA adapters.")
 
 

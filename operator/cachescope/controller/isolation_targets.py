@@ -4,7 +4,8 @@ Rules:
 
 - only processes that share a cache between tenants are: the others keep tenants apart by what they are;
 - a process that nothing is known of is due at once, any other after the pool's `verifySeconds`;
-- one that leaked is never probed again: there is nothing that would let it serve.
+- one that leaked is never probed again: there is nothing that would let it serve;
+- one whose engine says another version than the declared one is not: what the catalogue says is not of it.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from cachescope.api.documents import parse
 from cachescope.api.pools import ServingPool
 from cachescope.controller import pod_faults
 from cachescope.controller.lease_book import LeaseBook, Life
+from cachescope.controller.observed_pools import differs
 from cachescope.controller.store import Key, Store, key_of
 from cachescope.core.errors import SpecError
 from cachescope.core.labels import GUARD_METRICS_PORT
@@ -76,6 +78,8 @@ def targets(store: Store, leases: LeaseBook, document: Document, pool: ServingPo
         said = guard.statement
         pod = pods.get(said.pod_uid) if said else None
         if said is None or said.released or guard.life is not Life.LIVE or (pod is not None and not pod_faults.ready(pod)):
+            continue
+        if differs(pool, said):
             continue
         yield Target(
             pool=key_of("ServingPool", document),

@@ -66,6 +66,8 @@ def _of_processes(seen: Observed, boots: set[str]) -> Verdict:
 
 def _of_none(seen: Observed) -> Verdict:
     record = seen.isolation
+    if seen.other_version:
+        return _said("False", Reason.OTHER_VERSION, f"nothing is reused: {seen.other_version}")
     if record is not None and record.fault:
         message = f"nothing is reused; the probe is repeated, the last one ended at {record.fault}"
         return _said("False", Reason.PROBE_FAILED, message)

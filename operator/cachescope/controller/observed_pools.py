@@ -16,7 +16,9 @@ from cachescope.controller.fences import Fence
 from cachescope.controller.lease_book import Life, Process
 from cachescope.controller.origins import dedicated_to
 from cachescope.core.adapters import served_names
+from cachescope.core.leases import LeaseStatement
 from cachescope.core.ledgers import Flags
+from cachescope.engines.releases import difference
 from cachescope.kube.rest import Document
 from cachescope.manifests.revisions import Revision
 
@@ -135,6 +137,14 @@ class Observed:
         """Guards that live, of ready pods."""
         return [item for item in self.live_guards if item.statement and item.statement.pod_uid in self._ready]
 
+    @property
+    def other_version(self) -> str:
+        """What is wrong with the version that an engine says it has, and in which pod; empty where all say what is declared."""
+        for item in self.live_guards:
+            if item.statement and (why := differs(self.pool, item.statement)):
+                return f"{why} (pod {item.pod})"
+        return ""
+
     def lives(self, guard: Process) -> bool:
         """Whether a guard lives."""
         return guard.life is Life.LIVE or (guard.life is Life.UNSEEN and guard.pod in self._lived)
@@ -160,6 +170,11 @@ class Observed:
     def _routes(self, gateway: Process) -> bool:
         was_ready = self.said(ConditionType.READY).get("status") == "True"
         return gateway.life is Life.LIVE or (gateway.life is Life.UNSEEN and was_ready)
+
+
+def differs(pool: ServingPool, said: LeaseStatement) -> str:
+    """Why the version that an engine says it has is not the declared one; empty where it is, or it does not say."""
+    return difference(pool.spec.engine.version, said.engine_version or None) or ""
 
 
 def older(version: str, than: str) -> bool:

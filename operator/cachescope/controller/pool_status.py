@@ -100,11 +100,11 @@ def _routes(pool: ServingPool) -> tuple[RouteStatus, ...]:
 
 def _engines(guards: Sequence[Process]) -> tuple[EngineStatus, ...]:
     said = [guard.statement for guard in guards if guard.statement]
-    found = {(item.engine, tuple(sorted(item.adapters.items()))) for item in said if item.engine}
-    digests = sorted((engine.model, engine.tokenizer, engine.runtime, adapters) for engine, adapters in found)
+    found = {(item.engine, item.engine_version, tuple(sorted(item.adapters.items()))) for item in said if item.engine}
+    digests = sorted((engine.model, engine.tokenizer, engine.runtime, version, adapters) for engine, version, adapters in found)
     return tuple(
-        EngineStatus(model=model, tokenizer=tokenizer, runtime=runtime, adapters=_adapters(adapters))
-        for model, tokenizer, runtime, adapters in digests
+        EngineStatus(model=model, tokenizer=tokenizer, runtime=runtime, version=version, adapters=_adapters(adapters))
+        for model, tokenizer, runtime, version, adapters in digests
     )
 
 
@@ -164,6 +164,7 @@ def _faults(seen: Observed) -> Iterator[tuple[Reason, str]]:
     yield Reason.POD_FAILING, pod_faults.failing(seen.pods) or _not_created(seen)
     yield _unplaced(seen)
     yield Reason.FEWER_THAN_ASKED, _fewer(seen)
+    yield Reason.OTHER_VERSION, seen.other_version
     yield Reason.MODEL_NAME_TAKEN, name_taken(seen)
 
 

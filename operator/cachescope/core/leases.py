@@ -66,6 +66,7 @@ class LeaseStatement:
         routable: Of a gateway: UIDs of the pods that it routes to, by pool UID.
         cache: Of a guard whose engine knows no salts: identity that its cache belongs to; not written while it is nobody's.
         wanted: Of a gateway: identities that it found no pod for a moment ago, by UID of the pool; not written without any.
+        engine_version: Of a guard: the version that its engine says it has; not written where it is not known.
         used_ms: Of a guard: its tick when it last had a request under way; not written while it is 0, for never.
     """
 
@@ -86,6 +87,7 @@ class LeaseStatement:
     cache: CacheIdentity = NO_CACHE
     wanted: Mapping[str, tuple[CacheIdentity, ...]] = field(default_factory=dict)
     used_ms: int = 0
+    engine_version: str = ""
 
 
 def fresh_for_ms(fresh_ms: int) -> int:
@@ -118,7 +120,7 @@ def write_lease(key: Key, statement: LeaseStatement) -> str:
     marks = {name: write_mark(mark) for name, mark in statement.acknowledged.items()}
     engine = asdict(statement.engine) if statement.engine else None
     written = {**vars(statement), "acknowledged": marks, "engine": engine}
-    return sign(key, _PURPOSE, without_empty(written, "adapters", "cache", "wanted", "used_ms"), deflated=True)
+    return sign(key, _PURPOSE, without_empty(written, "adapters", "cache", "wanted", "used_ms", "engine_version"), deflated=True)
 
 
 def read_lease(keys: KeyRing, text: str, *, name: str) -> LeaseStatement:
@@ -170,6 +172,7 @@ def _parse(payload: Mapping[str, Any]) -> LeaseStatement:
         cache=_text("cache", payload.get("cache", NO_CACHE)),
         wanted={str(pool): tuple(_text("wanted", item) for item in found) for pool, found in payload.get("wanted", {}).items()},
         used_ms=_counter(payload.get("used_ms", 0)),
+        engine_version=_text("engine_version", payload.get("engine_version", "")),
     )
     _check(statement)
     return statement

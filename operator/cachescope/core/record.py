@@ -40,10 +40,12 @@ class Loaded:
     Attributes:
         engine: Its model, tokenizer and runtime.
         adapters: Digest of each adapter that it serves, by the name that requests ask for.
+        version: The version that the engine itself says it has; empty where it is not asked.
     """
 
     engine: EngineDigests
     adapters: Mapping[str, Digest] = field(default_factory=dict)
+    version: str = ""
 
     def serving(self, adapter: str = "") -> EngineDigests:
         """What serves a request for an adapter, or without a name for the model itself.

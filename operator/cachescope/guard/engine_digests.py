@@ -101,7 +101,7 @@ def engine_digests(model: Path, args: Sequence[str], env: Mapping[str, str]) -> 
         tokenizer=_tokenizer_of(files, args),
         runtime=runtime_digest(args, env, engine_version()),
     )
-    return Loaded(engine, adapter_digests(args))
+    return Loaded(engine, adapter_digests(args), engine_version().partition(" ")[2])
 
 
 def tokenizer_digest(model: Path, args: Sequence[str]) -> Digest:

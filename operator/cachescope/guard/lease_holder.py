@@ -230,4 +230,5 @@ class LeaseHolder:
             adapters=loaded.adapters if loaded else {},
             cache=self._process.cache,
             used_ms=self._process.used_ms(),
+            engine_version=loaded.version if loaded else "",
         )

@@ -54,6 +54,7 @@ REMEDIES: Final[Mapping[str, str]] = {
     Reason.PARTLY_VERIFIED: "wait: the probe asks each engine process before it reuses anything",
     Reason.NO_EVIDENCE: "let the engine report cached tokens, or count them; until then nothing is reused",
     Reason.PROBE_FAILED: "see the message; can the operator reach the Service cachescope-gateway-probes?",
+    Reason.OTHER_VERSION: "correct engine.version of the pool, or the image",
     Reason.LEAK: "replace the engine, then set sharing.resumeAfter of the pool to status.isolation.incident; docs/incidents.md",
     Reason.POSTPONED: "see the message: a ledger has no room for it, or not yet",
 }
