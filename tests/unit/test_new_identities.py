@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -46,6 +48,14 @@ async def bench() -> TemplateBench:
     return made
 
 
+@pytest.fixture
+def guard(bench: TemplateBench) -> LeasedProcess:
+    """The guard of that pod."""
+    found = bench.guard_of("red", "p")
+    found.tick = 1000
+    return found
+
+
 def bind(bench: TemplateBench, pod: str, identity: CacheIdentity = OLD) -> LeasedProcess:
     """A pod whose guard says what it is bound to."""
     bench.run_pod(bench.pool_of("red")["metadata"]["name"], pod)
@@ -61,14 +71,25 @@ def ask(bench: TemplateBench, *identities: CacheIdentity) -> LeasedProcess:
     return process
 
 
+async def heard(bench: TemplateBench, *guards: LeasedProcess, **changes: Any) -> None:
+    """The operator sees what is asked for, and then hears of guards that were not used since, unless they say so."""
+    await bench.settle(1)
+    bench.now += 1
+    for guard in guards:
+        guard.write(**{"cache": OLD, **changes})
+
+
 def pods(bench: TemplateBench) -> list[str]:
     return bench.names("Pod")
 
 
-async def test_a_bound_pod_makes_room_once_and_it_is_said(bench: TemplateBench, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_bound_pod_makes_room_once_and_it_is_said(
+    bench: TemplateBench, guard: LeasedProcess, caplog: pytest.LogCaptureFixture
+) -> None:
     metrics = Metrics()
     object.__setattr__(bench.site, "renewed", metrics.renewed)
     ask(bench, NEW)
+    await heard(bench, guard)
     with caplog.at_level(logging.INFO):
         await bench.settle(3)
     assert pods(bench) == []
@@ -92,15 +113,51 @@ async def test_nothing_goes_while_nothing_is_asked_for_or_the_pod_is_wanted(benc
         assert pods(bench) == ["p"]
 
 
-async def test_a_pod_that_is_free_or_starts_is_waited_for(bench: TemplateBench) -> None:
+async def test_a_pod_that_is_free_or_starts_is_waited_for(bench: TemplateBench, guard: LeasedProcess) -> None:
     bench.run_pod(bench.pool_of("red")["metadata"]["name"], "q", ready=False)
     ask(bench, NEW)
+    await heard(bench, guard)
     await bench.settle(1)
     assert pods(bench) == ["p", "q"]
     bind(bench, "q", OTHER)
     await bench.settle(1)
     assert pods(bench) == ["q"], "the one that was bound a moment ago is left"
     bench.now += BOUND_SECONDS + PAUSE_SECONDS
+    await bench.settle(1)
+    assert pods(bench) == []
+
+
+async def test_a_pod_that_was_used_since_is_left_and_one_that_was_not_heard_of_too(
+    bench: TemplateBench, guard: LeasedProcess
+) -> None:
+    ask(bench, NEW)
+    await heard(bench)
+    await bench.settle(2)
+    assert pods(bench) == ["p"], "it may have been used"
+    assert bench.key_of("red") in bench.due, "somebody comes back"
+    for _ in range(3):
+        bench.now += PAUSE_SECONDS
+        guard.tick += 1
+        guard.write(cache=OLD, used_ms=guard.tick + 1)
+        await bench.settle(1)
+        assert pods(bench) == ["p"], "another identity's requests go there"
+    bench.now += PAUSE_SECONDS
+    guard.tick += int(1000 * 20 * PAUSE_SECONDS)
+    guard.write(cache=OLD, used_ms=1000)
+    await bench.settle(1)
+    assert pods(bench) == []
+
+
+async def test_what_is_asked_for_again_later_begins_anew(bench: TemplateBench, guard: LeasedProcess) -> None:
+    ask(bench, NEW)
+    await heard(bench, guard, used_ms=1001)
+    ask(bench)
+    await heard(bench, guard)
+    bench.now += 1
+    ask(bench, NEW)
+    await bench.settle(1)
+    assert pods(bench) == ["p"], "it was not heard of since"
+    await heard(bench, guard)
     await bench.settle(1)
     assert pods(bench) == []
 
@@ -118,10 +175,12 @@ async def test_pods_of_a_pool_go_seldom(bench: TemplateBench) -> None:
     await bench.settle(1)
     bench.now += BOUND_SECONDS
     asking = ask(bench, NEW)
+    await heard(bench, *(replace(bench.guard_of("red", pod), tick=1000) for pod in "pq"))
     await bench.settle(1)
     assert pods(bench) == []
     bind(bench, "r")
     bench.pools._identities._seen[bench.key_of("red")].since = {"uid-r": bench.now - 100}
+    replace(bench.guard_of("red", "r"), tick=1000).write(cache=OLD)
     await bench.settle(1)
     assert pods(bench) == ["r"], "not so soon"
     assert bench.key_of("red") in bench.due, "somebody comes back"

@@ -85,9 +85,7 @@ def changes(world: SingleTenantPath, what: str) -> None:
         target = world.tenant_target("blue")
         world.advance_authorization({target: Floor(Epoch(2), abort_below=Epoch(2))})
     elif what == "policy":
-        scope = {"class": "Tenant", "pools": [POOL], "tenants": ["blue"]}
-        world.cluster.apply({"kind": "CacheScope", "metadata": {"name": "blue"}, "spec": scope}, NAMESPACE)
-        world.take_over()
+        declare(world, "Tenant")
     elif what == "lineage":
         world.write_pool(reborn(world.pool_ledger, Lineage(2, "33" * 16)))
     else:
@@ -113,16 +111,33 @@ async def test_a_guard_that_says_it_is_nobodys_and_is_not_refuses(world: SingleT
     assert {await world.outcome(who["blue"], text) for _ in range(TRIES)} == {OTHER_CACHE}
 
 
-async def test_narrower_classes_are_refused_and_nothing_is_public(world: SingleTenantPath) -> None:
-    scope = {"class": "Principal", "pools": [POOL], "tenants": ["blue"]}
+def declare(world: SingleTenantPath, scope_class: str) -> None:
+    """The class of one tenant on the pool."""
+    scope = {"class": scope_class, "pools": [POOL], "tenants": ["blue"]}
     world.cluster.apply({"kind": "CacheScope", "metadata": {"name": "blue"}, "spec": scope}, NAMESPACE)
     world.take_over()
+
+
+async def test_each_principal_has_a_pod_of_its_own_where_the_scope_asks_for_it(world: SingleTenantPath) -> None:
+    declare(world, "Principal")
+    carol, dan = (world.credentials.api_keys[name] for name in ("blue-carol", "blue-dan"))
+    assert await world.outcome(carol, prompt()) == 0
+    assert {await world.outcome(dan, prompt()) for _ in range(TRIES)} == {"no_endpoint"}, "the one pod is another's"
+    assert [len(items) for items in world.wanted.now().values()] == [1]
+    world.add_pod("blue")
+    await world.prove()
+    for _ in range(TRIES):
+        text = prompt()
+        assert [await world.outcome(who, text) for who in (carol, dan)] == [0, 0]
+        assert 0 not in [await world.outcome(who, text) for who in (carol, dan)], "the control: everybody finds his own"
+
+
+async def test_single_requests_are_refused_and_nothing_is_public(world: SingleTenantPath) -> None:
     who = keys(world)
+    declare(world, "Request")
     assert {await world.outcome(who["blue"], prompt()) for _ in range(TRIES)} == {"permission_denied"}
     assert await world.outcome(who["green"], prompt()) == 0
-    scope["class"] = "Public"
-    world.cluster.apply({"kind": "CacheScope", "metadata": {"name": "blue"}, "spec": scope}, NAMESPACE)
-    world.take_over()
+    declare(world, "Public")
     assert await world.outcome(who["blue"], prompt()) == 0
 
 

@@ -6,6 +6,8 @@ Rules:
 - a pod is bound for its whole life: what the last lease of its guard said holds, also while that guard is silent; one of which
   nothing is known is free, or will be;
 - a pod that was bound a moment ago is left: whoever wanted another identity did not know yet;
+- so is one that was used since the other identity was first asked for, be it by another compartment or principal of the tenant; who
+  was not heard of since may have been, unless its lease has lapsed. After a rollback nobody asks for what was before;
 - of one pool they go at most every few seconds; no log, Event or metric shows an identity.
 """
 
@@ -13,12 +15,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from cachescope.api.pools import ServingPool
 from cachescope.controller.installation import Installation
-from cachescope.controller.lease_book import Process
+from cachescope.controller.lease_book import Life, Process
 from cachescope.controller.store import Key, key_of
 from cachescope.controller.wanted_identities import named, wanted
 from cachescope.core.labels import POOL_LABEL
@@ -37,9 +39,16 @@ PAUSE_SECONDS: Final = 5.0
 
 @dataclass
 class _Seen:
-    """What is remembered of one pool: since when each pod is bound, by its UID, and when pods were deleted last."""
+    """What is remembered of one pool.
+
+    Attributes:
+        since: Since when each pod is bound, by its UID.
+        asked: Since when each identity is asked for.
+        deleted: When pods were deleted last.
+    """
 
     since: Mapping[str, float]
+    asked: Mapping[CacheIdentity, float] = field(default_factory=dict)
     deleted: float | None = None
 
 
@@ -80,14 +89,15 @@ class NewIdentities:
             ClusterError: One could not be deleted.
         """
         leases, now = self._site.leases, self._site.leases.now_ms() / 1000
-        pods = self._pods(pool)
-        bound = {uid: _bound(uid, leases.guards(pool.uid)) for uid in pods}
-        seen = self._look(key_of(pool.KIND, document), bound, now)
-        gateways = leases.gateways()
-        due = outdated(bound, wanted(gateways, pool.uid), named(gateways, pool.uid))
+        pods, guards, gateways = self._pods(pool), leases.guards(pool.uid), leases.gateways()
+        bound = {uid: _bound(uid, guards) for uid in pods}
+        asked = wanted(gateways, pool.uid)
+        seen = self._look(key_of(pool.KIND, document), bound, asked, now)
+        due = outdated(bound, asked, named(gateways, pool.uid))
         if not due:
             return
-        ripe = [uid for uid in due if now - seen.since[uid] >= BOUND_SECONDS]
+        first = min(seen.asked.values())
+        ripe = [uid for uid in due if now - seen.since[uid] >= BOUND_SECONDS and not used_since(uid, guards, first)]
         if not ripe or (seen.deleted is not None and now - seen.deleted < PAUSE_SECONDS):
             self._site.again(key_of(pool.KIND, document), PAUSE_SECONDS)
             return
@@ -100,8 +110,9 @@ class NewIdentities:
         mine = (item for item in found if (item["metadata"].get("labels") or {}).get(POOL_LABEL) == pool.name)
         return {item["metadata"]["uid"]: item for item in mine if "deletionTimestamp" not in item["metadata"]}
 
-    def _look(self, key: Key, bound: Mapping[str, CacheIdentity], now: float) -> _Seen:
+    def _look(self, key: Key, bound: Mapping[str, CacheIdentity], asked: Iterable[CacheIdentity], now: float) -> _Seen:
         known = self._seen.get(key, _Seen({}))
+        known.asked = {identity: known.asked.get(identity, now) for identity in asked}
         known.since = {uid: known.since.get(uid, now) for uid, identity in bound.items() if identity != NO_CACHE}
         self._seen[key] = known
         return known
@@ -121,6 +132,22 @@ class NewIdentities:
         log.info("engine pods make room for a new cache identity", extra={**where, "pods": names})
         message = "engine pods are made anew: what their cache belongs to is not what requests ask for any more"
         await post(self._site.rest, document, type="Normal", reason="NewIdentity", message=message, action="DeletePods")
+
+
+def used_since(uid: str, guards: Iterable[Process], moment: float) -> bool:
+    """Whether a pod was used since a moment, or may have been, as far as its guard says.
+
+    Args:
+        uid: UID of the pod.
+        guards: Guards of its pool.
+        moment: Seconds, on the clock of leases.
+    """
+    found = next((item for item in guards if item.statement is not None and item.statement.pod_uid == uid), None)
+    if found is None or found.statement is None or found.life is not Life.LIVE:
+        return False
+    said = found.statement
+    used = found.moved_at - max(0, said.tick - said.used_ms) / 1000 if said.used_ms else 0.0
+    return found.moved_at < moment or used >= moment
 
 
 def _bound(uid: str, guards: Iterable[Process]) -> CacheIdentity:

@@ -37,9 +37,9 @@ _ANSWERS: Final[Mapping[Refusal, tuple[ErrorName, str]]] = {
 }
 
 
-NO_NARROWER: Final = (
-    "The engines of this model keep whole tenants apart, and nothing narrower. Ask the platform team for a pool whose engine "
-    "enforces salts, or whose isolation is Disabled."
+NO_REQUESTS: Final = (
+    "The engines of this model keep tenants, compartments and principals apart, and no single requests. Ask the platform team for "
+    "a pool whose engine enforces salts, or whose isolation is Disabled."
 )
 
 
@@ -88,8 +88,8 @@ def placement_of(snapshot: Snapshot, identity: Identity, pool: ServingPool, sent
     if isinstance(found, Refusal):
         name, message = _ANSWERS[found]
         return answer(name, message)
-    if around.own_engines and found.scope_class.width > ScopeClass.TENANT.width:
-        return answer("permission_denied", NO_NARROWER)
+    if around.own_engines and found.scope_class is ScopeClass.REQUEST:
+        return answer("permission_denied", NO_REQUESTS)
     if found.compartment is not None and snapshot.revocations.revoked(identity, found.compartment):
         return answer("revoked")
     return found
