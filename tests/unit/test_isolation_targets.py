@@ -37,16 +37,6 @@ LLAMA = {
 }
 
 
-class Guards:
-    """The book, as far as targets read it."""
-
-    def __init__(self, *guards: Process) -> None:
-        self.found = list(guards)
-
-    def guards(self, pool_uid: str) -> list[Process]:
-        return [item for item in self.found if item.statement is None or item.statement.pool_uid == pool_uid]
-
-
 def of_pool(name: str = "p", life: Life = Life.LIVE, **changes: Any) -> Process:
     process = guard(name, life)
     assert process.statement is not None
@@ -59,17 +49,10 @@ def changed(**spec: Any) -> Document:
     return document
 
 
-def store_of(*pods: Document) -> Store:
-    store = Store()
-    for number, item in enumerate(pods):
-        store.put("Pod", {**item, "metadata": {**item["metadata"], "resourceVersion": str(number + 1)}})
-    return store
-
-
 def found(guards: list[Process], *pods: Document, document: Document = POOL) -> list[Target]:
-    pool = shared_pool(document)
-    assert pool is not None
-    return list(targets(store_of(*pods), Guards(*guards), document, pool))  # type: ignore[arg-type]
+    shared = shared_pool(document)
+    assert shared is not None
+    return list(targets(document, shared, guards, {item["metadata"]["uid"]: item for item in pods}))
 
 
 def test_a_process_that_serves_is_probed_by_what_clients_may_reach() -> None:
@@ -102,7 +85,6 @@ def leaving(name: str) -> Document:
         pytest.param(of_pool("q"), pod("q", ready=False), id="not ready"),
         pytest.param(of_pool("q"), leaving("q"), id="being deleted"),
         pytest.param(of_pool("q"), pod("r"), id="without a pod"),
-        pytest.param(guard("q"), pod("q"), id="of another pool"),
     ],
 )
 def test_a_process_that_does_not_serve_is_left_out(process: Process, its_pod: Document) -> None:

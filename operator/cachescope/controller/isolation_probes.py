@@ -14,19 +14,18 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
 
 import aiohttp
 
-from cachescope.api.pools import ServingPool
 from cachescope.api.statuses import IsolationStatus
 from cachescope.controller.isolation_records import Processes, after, leaked, proven, read_record
-from cachescope.controller.isolation_targets import Target, rests, shared_pool, targets
+from cachescope.controller.isolation_targets import Shared, Target, rests, shared_pool, targets
 from cachescope.controller.leak_incidents import declare, incident_of, leak_incident
-from cachescope.controller.lease_book import LeaseBook
+from cachescope.controller.lease_book import LeaseBook, Process
 from cachescope.controller.metrics import Metrics
 from cachescope.controller.root_keys import RootKeys
 from cachescope.controller.store import Key, Store
@@ -86,7 +85,7 @@ class IsolationProbes:
     _attempts: dict[str, _Attempts] = field(default_factory=dict)
     _running: dict[str, asyncio.Task[None]] = field(default_factory=dict)
     _leaking: set[str] = field(default_factory=set)
-    _pools: dict[str, tuple[int, ServingPool | None]] = field(default_factory=dict)
+    _pools: dict[str, tuple[int, Shared | None]] = field(default_factory=dict)
 
     def record(self, document: Document) -> IsolationStatus | None:
         """What was shown of a pool; `None` where there is nothing to show."""
@@ -104,7 +103,7 @@ class IsolationProbes:
                     task.add_done_callback(lambda _, boot=target.boot_id: self._running.pop(boot, None))  # type: ignore[misc]
                 await asyncio.sleep(PERIOD_SECONDS)
 
-    def _shared(self, document: Document) -> ServingPool | None:
+    def _shared(self, document: Document) -> Shared | None:
         """The pool, if its engines share a cache; worked out once for each version of its spec."""
         uid, generation = document["metadata"]["uid"], document["metadata"].get("generation", 0)
         known = self._pools.get(uid)
@@ -122,7 +121,11 @@ class IsolationProbes:
         """Processes whose time has come, as many as there is room for."""
         documents = self.store.all("ServingPool")
         self._forget({document["metadata"]["uid"] for document in documents})
-        found = [target for document in documents for target in self._targets(document)]
+        # Once for all pools: there may be a thousand.
+        guards, pods = self.leases.guards_by_pool(), _by_uid(self.store.all("Pod"))
+        found = [
+            item for document in documents for item in self._targets(document, guards.get(document["metadata"]["uid"], ()), pods)
+        ]
         known = {target.boot_id for target in found}
         self._attempts = {boot: item for boot, item in self._attempts.items() if boot in known}
         self.metrics.isolation(sum(bool(record.leak) for record in self._records.values()), self._unproven(found))
@@ -136,12 +139,12 @@ class IsolationProbes:
             self._pools.pop(uid)
             self._records.pop(uid, None)
 
-    def _targets(self, document: Document) -> Iterator[Target]:
-        pool = self._shared(document)
-        if pool is None or pool.uid in self._leaking or rests(self.store, document, self._record(document)):
+    def _targets(self, document: Document, guards: Iterable[Process], pods: Mapping[str, Document]) -> Iterator[Target]:
+        shared = self._shared(document)
+        if shared is None or shared.pool.uid in self._leaking or rests(self.store, document, self._record(document)):
             return
         shown = proven(self._record(document))
-        for target in targets(self.store, self.leases, document, pool):
+        for target in targets(document, shared, guards, pods):
             wait = target.verify_seconds if target.boot_id in shown else 0
             self._attempts.setdefault(target.boot_id, _Attempts(self.clock() + wait))
             yield target
@@ -213,8 +216,10 @@ class IsolationProbes:
         return document if document is not None and document["metadata"]["uid"] == target.pool_uid else None
 
     def _there(self, document: Document) -> Processes:
-        said = (guard.statement for guard in self.leases.guards(document["metadata"]["uid"]))
-        return Processes({item.boot_id for item in said if item}, {item.boot_id for item in self._targets(document)})
+        guards = self.leases.guards(document["metadata"]["uid"])
+        pods = _by_uid(self.store.all("Pod", document["metadata"]["namespace"]))
+        known = {item.statement.boot_id for item in guards if item.statement}
+        return Processes(known, {item.boot_id for item in self._targets(document, guards, pods)})
 
     async def _leaked(self, target: Target, leak: Finding, shown: Shown, incident: str) -> None:
         """First what gateways read, then the incident, tried until it is declared: no leak is left to a later run."""
@@ -255,3 +260,7 @@ class IsolationProbes:
             log.warning("isolation not shown", extra={**where, "fault": fault})
         attempts.failures += 1
         attempts.due = self.clock() + min(LAST_DELAY, FIRST_DELAY * 2 ** min(attempts.failures - 1, 10))
+
+
+def _by_uid(documents: Iterable[Document]) -> dict[str, Document]:
+    return {item["metadata"]["uid"]: item for item in documents}

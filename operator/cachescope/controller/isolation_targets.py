@@ -9,7 +9,7 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ from cachescope.api.pools import ServingPool
 from cachescope.api.statuses import IsolationStatus
 from cachescope.controller import pod_faults
 from cachescope.controller.leak_incidents import name_of
-from cachescope.controller.lease_book import LeaseBook, Life
+from cachescope.controller.lease_book import Life, Process
 from cachescope.controller.store import Key, Store, key_of
 from cachescope.core.errors import SpecError
 from cachescope.core.labels import GUARD_METRICS_PORT
@@ -54,15 +54,31 @@ class Target:
     metrics: str
 
 
-def shared_pool(document: Document) -> ServingPool | None:
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """A pool whose engines share a cache between tenants.
+
+    Attributes:
+        pool: The pool.
+        routes: Routes that clients may reach.
+    """
+
+    pool: ServingPool
+    routes: tuple[Route, ...]
+
+
+def shared_pool(document: Document) -> Shared | None:
     """A pool whose engines share a cache between tenants, as far as its spec can be obeyed; `None` for any other."""
     try:
         wanted = {name: value for name, value in document.items() if name != "status"}
         pool = parse(ServingPool, wanted, f"ServingPool {document['metadata']['name']}")
     except SpecError:
         return None
-    shares = pool.spec.dedicated_to is None and choice_of(pool).mode is Mode.SHARED
-    return pool if shares else None
+    choice = choice_of(pool)
+    if choice.mode is not Mode.SHARED:
+        return None
+    routes = TABLES[EngineType(pool.spec.engine.type)].values()
+    return Shared(pool, tuple(route for route in routes if choice.routes is None or route.path in choice.routes))
 
 
 def rests(store: Store, document: Mapping[str, Any], record: IsolationStatus) -> bool:
@@ -76,11 +92,17 @@ def rests(store: Store, document: Mapping[str, Any], record: IsolationStatus) ->
     return declared is not None and (declared.get("status") or {}).get("epoch") is None
 
 
-def targets(store: Store, leases: LeaseBook, document: Document, pool: ServingPool) -> Iterator[Target]:
-    """The processes of a pool that serve."""
-    pods = {item["metadata"]["uid"]: item for item in store.all("Pod", pool.namespace)}
-    routes = _routes(pool)
-    for guard in leases.guards(pool.uid):
+def targets(document: Document, shared: Shared, guards: Iterable[Process], pods: Mapping[str, Document]) -> Iterator[Target]:
+    """The processes of a pool that serve.
+
+    Args:
+        document: The pool.
+        shared: What it asks for.
+        guards: Its guards.
+        pods: Pods by UID, its own among them.
+    """
+    pool = shared.pool
+    for guard in guards:
         said = guard.statement
         pod = pods.get(said.pod_uid) if said else None
         if said is None or pod is None or said.released or guard.life is not Life.LIVE or not pod_faults.ready(pod):
@@ -89,17 +111,12 @@ def targets(store: Store, leases: LeaseBook, document: Document, pool: ServingPo
             pool=key_of("ServingPool", document),
             pool_uid=pool.uid,
             model=pool.spec.model.name,
-            routes=routes,
+            routes=shared.routes,
             verify_seconds=pool.spec.isolation.verify_seconds,
             boot_id=said.boot_id,
             pod=pod["metadata"]["name"],
             metrics=_metrics(pod),
         )
-
-
-def _routes(pool: ServingPool) -> tuple[Route, ...]:
-    table, allowed = TABLES[EngineType(pool.spec.engine.type)], choice_of(pool).routes
-    return tuple(route for route in table.values() if allowed is None or route.path in allowed)
 
 
 def _metrics(pod: Mapping[str, Any]) -> str:
