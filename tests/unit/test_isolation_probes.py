@@ -18,6 +18,7 @@ from cachescope.api.statuses import IsolationStatus
 from cachescope.controller import isolation_probes
 from cachescope.controller.isolation_probes import AT_A_TIME, LAST_DELAY, PATIENCE, IsolationProbes
 from cachescope.controller.isolation_records import proven
+from cachescope.controller.isolation_targets import shared_pool
 from cachescope.controller.lease_book import Life
 from cachescope.controller.metrics import Metrics
 from cachescope.controller.root_keys import RootKeys
@@ -529,7 +530,7 @@ async def test_a_round_of_many_pools_looks_at_each_thing_once(made: Made, monkey
         world.put(POOL, metadata={**POOL["metadata"], "name": f"t{number}", "uid": f"uid-of-pool-{number}"})
         world.serve(f"p{number}", f"uid-of-pool-{number}")
     counted: Counter[str] = Counter()
-    every, parsed, grouped = world.store.all, isolation_probes.shared_pool, world.book.guards_by_pool
+    every, parsed, grouped = world.store.all, shared_pool, world.book.guards_by_pool
     monkeypatch.setattr(world.store, "all", lambda kind, *where: counted.update([kind]) or every(kind, *where))
     monkeypatch.setattr(isolation_probes, "shared_pool", lambda document: counted.update(["parsed"]) or parsed(document))
     monkeypatch.setattr(world.book, "guards_by_pool", lambda: counted.update(["guards"]) or grouped())
