@@ -84,7 +84,7 @@ def test_defaults_stand_only_where_nobody_takes_them_for_drift() -> None:
         "ServingPool.spec.sharing.stage",
         *(f"ServingPool.spec.fence.{name}" for name in ("leaseSeconds", "onLoss", "freshSeconds", "cleanup")),
         "ServingPool.spec.guard.mode",
-        *(f"ServingPool.spec.isolation.{name}" for name in ("mode", "maxIsolatedPools", "minWarmSeconds")),
+        *(f"ServingPool.spec.isolation.{name}" for name in ("mode", "maxIsolatedPools", "minWarmSeconds", "verifySeconds")),
         *(f"Tenant.spec.{name}" for name in ("suspended", "sensitivity")),
         "CacheScope.spec.class",
         "PublicSource.spec.withdrawn",
