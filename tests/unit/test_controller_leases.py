@@ -221,6 +221,15 @@ def test_of_a_pods_processes_the_latest_counts(bench: Bench) -> None:
     assert [item.statement.boot_id for item in bench.book.guards(UID) if item.statement] == ["new"]
 
 
+def test_guards_are_told_by_pool_as_they_are_told_of_each(bench: Bench) -> None:
+    assert bench.book.guards_by_pool() == {}
+    bench.write(ROUTER)
+    for boot_id, created in (("new", "2026-02-01T00:00:00Z"), (GUARDED.boot_id, "2026-01-01T00:00:00Z")):
+        bench.write(replace(GUARDED, boot_id=boot_id), created=created)
+    assert bench.book.guards_by_pool() == {UID: bench.book.guards(UID)}
+    assert len(bench.book.guards(UID)) == 1
+
+
 def test_the_greatest_lineage_that_anybody_saw_is_known(bench: Bench) -> None:
     bench.write(GUARDED)
     bench.write(replace(ROUTER, acknowledged={UID: mark(1, 9)}))

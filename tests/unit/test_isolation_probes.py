@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -17,6 +18,7 @@ from cachescope.api.statuses import IsolationStatus
 from cachescope.controller import isolation_probes
 from cachescope.controller.isolation_probes import AT_A_TIME, LAST_DELAY, PATIENCE, IsolationProbes
 from cachescope.controller.isolation_records import proven
+from cachescope.controller.isolation_targets import shared_pool
 from cachescope.controller.lease_book import Life
 from cachescope.controller.metrics import Metrics
 from cachescope.controller.root_keys import RootKeys
@@ -58,6 +60,9 @@ class Guards:
 
     def guards(self, pool_uid: str) -> list[Any]:
         return [_guard(name, pool_uid) for name, uid in self.found.items() if uid == pool_uid]
+
+    def guards_by_pool(self) -> dict[str, list[Any]]:
+        return {uid: self.guards(uid) for uid in self.found.values()}
 
 
 def _guard(name: str, pool_uid: str) -> Any:
@@ -524,3 +529,18 @@ async def test_what_is_counted_has_no_names(made: Made) -> None:
     text = generate_latest(world.metrics.registry).decode()
     assert 'cachescope_operator_isolation_probes_total{result="Leak"} 1.0' in text
     assert not [line for line in text.splitlines() if "isolation_probes" in line and ("tiny" in line or "boot-" in line)]
+
+
+async def test_a_round_of_many_pools_looks_at_each_thing_once(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    world: World = await made("p")
+    for number in range(20):
+        world.put(POOL, metadata={**POOL["metadata"], "name": f"t{number}", "uid": f"uid-of-pool-{number}"})
+        world.serve(f"p{number}", f"uid-of-pool-{number}")
+    counted: Counter[str] = Counter()
+    every, parsed, grouped = world.store.all, shared_pool, world.book.guards_by_pool
+    monkeypatch.setattr(world.store, "all", lambda kind, *where: counted.update([kind]) or every(kind, *where))
+    monkeypatch.setattr(isolation_probes, "shared_pool", lambda document: counted.update(["parsed"]) or parsed(document))
+    monkeypatch.setattr(world.book, "guards_by_pool", lambda: counted.update(["guards"]) or grouped())
+    for _ in range(3):
+        assert list(world.probes._due())
+    assert counted == {"ServingPool": 3, "Pod": 3, "guards": 3, "parsed": 21}

@@ -10,7 +10,7 @@ import pytest
 
 from cachescope.controller.isolation_targets import Target, shared_pool, targets
 from cachescope.controller.lease_book import Life, Process
-from cachescope.controller.store import Key, Store
+from cachescope.controller.store import Key
 from cachescope.core.labels import GUARD_METRICS_PORT
 from cachescope.kube.rest import Document
 from tests.unit.observed import guard, pod
@@ -35,16 +35,6 @@ LLAMA = {
 }
 
 
-class Guards:
-    """The book, as far as targets read it."""
-
-    def __init__(self, *guards: Process) -> None:
-        self.found = list(guards)
-
-    def guards(self, pool_uid: str) -> list[Process]:
-        return [item for item in self.found if item.statement is None or item.statement.pool_uid == pool_uid]
-
-
 def of_pool(name: str = "p", life: Life = Life.LIVE, **changes: Any) -> Process:
     process = guard(name, life)
     assert process.statement is not None
@@ -57,17 +47,10 @@ def changed(**spec: Any) -> Document:
     return document
 
 
-def store_of(*pods: Document) -> Store:
-    store = Store()
-    for number, item in enumerate(pods):
-        store.put("Pod", {**item, "metadata": {**item["metadata"], "resourceVersion": str(number + 1)}})
-    return store
-
-
 def found(guards: list[Process], *pods: Document, document: Document = POOL) -> list[Target]:
-    pool = shared_pool(document)
-    assert pool is not None
-    return list(targets(store_of(*pods), Guards(*guards), document, pool))  # type: ignore[arg-type]
+    shared = shared_pool(document)
+    assert shared is not None
+    return list(targets(document, shared, guards, {item["metadata"]["uid"]: item for item in pods}))
 
 
 def test_a_process_that_serves_is_probed_by_what_clients_may_reach() -> None:
@@ -99,16 +82,11 @@ def leaving(name: str) -> Document:
         pytest.param(replace(of_pool("q"), statement=None), pod("q"), id="not verified"),
         pytest.param(of_pool("q"), pod("q", ready=False), id="not ready"),
         pytest.param(of_pool("q"), leaving("q"), id="being deleted"),
-        pytest.param(guard("q"), pod("q"), id="of another pool"),
     ],
 )
 def test_a_process_that_does_not_serve_is_left_out(process: Process, its_pod: Document) -> None:
     assert [target.pod for target in found([of_pool(), process], pod(), its_pod)] == ["p"]
     assert [target.pod for target in found([of_pool(), of_pool("q")], pod(), pod("q"))] == ["p", "q"]
-
-
-def test_a_process_whose_pod_is_not_known_yet_is_probed_without_its_counter() -> None:
-    assert [(target.pod, target.metrics) for target in found([of_pool("q")], pod("r"))] == [("q", "")]
 
 
 @pytest.mark.parametrize(
@@ -140,3 +118,7 @@ def test_an_engine_that_began_anew_in_its_pod_is_counted(containers: list[Docume
 @pytest.mark.parametrize(("says", "probed"), [("", True), ("0.32.0", True), ("0.31.0", False), ("0.32.0+patched", False)])
 def test_an_engine_that_says_another_version_is_not_probed(says: str, probed: bool) -> None:
     assert bool(found([of_pool(engine_version=says)], pod())) == probed
+
+
+def test_a_process_whose_pod_is_not_known_yet_is_probed_without_its_counter() -> None:
+    assert [(target.pod, target.metrics) for target in found([of_pool("q")], pod("r"))] == [("q", "")]

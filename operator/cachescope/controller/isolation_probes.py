@@ -14,20 +14,19 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
 
 import aiohttp
 
-from cachescope.api.pools import ServingPool
 from cachescope.api.statuses import IsolationStatus
 from cachescope.controller.isolation_metrics import IsolationMetrics
 from cachescope.controller.isolation_records import Leak, Processes, after, leaked, proven, read_record, without
-from cachescope.controller.isolation_targets import Target, shared_pool, targets
+from cachescope.controller.isolation_targets import Shared, Target, shared_pool, targets
 from cachescope.controller.leak_incidents import declare, incident_of, leak_incident
-from cachescope.controller.lease_book import LeaseBook
+from cachescope.controller.lease_book import LeaseBook, Process
 from cachescope.controller.root_keys import RootKeys
 from cachescope.controller.store import Key, Store, key_of
 from cachescope.core.errors import ClusterError
@@ -89,7 +88,7 @@ class IsolationProbes:
     _attempts: dict[str, _Attempts] = field(default_factory=dict)
     _running: dict[str, asyncio.Task[None]] = field(default_factory=dict)
     _leaking: set[str] = field(default_factory=set)
-    _pools: dict[str, tuple[int, ServingPool | None]] = field(default_factory=dict)
+    _pools: dict[str, tuple[int, Shared | None]] = field(default_factory=dict)
 
     def record(self, document: Document) -> IsolationStatus | None:
         """What was shown of a pool; `None` where there is nothing to show."""
@@ -110,7 +109,7 @@ class IsolationProbes:
                     task.add_done_callback(lambda _, boot=target.boot_id: self._running.pop(boot, None))  # type: ignore[misc]
                 await asyncio.sleep(PERIOD_SECONDS)
 
-    def _shared(self, document: Document) -> ServingPool | None:
+    def _shared(self, document: Document) -> Shared | None:
         """The pool, if its engines share a cache; worked out once for each version of its spec."""
         uid, generation = document["metadata"]["uid"], document["metadata"].get("generation", 0)
         known = self._pools.get(uid)
@@ -128,7 +127,11 @@ class IsolationProbes:
         """Processes whose time has come, as many as there is room for."""
         documents = self.store.all("ServingPool")
         self._forget({document["metadata"]["uid"] for document in documents})
-        found = [target for document in documents for target in self._targets(document)]
+        # Once for all pools: there may be a thousand.
+        guards, pods = self.leases.guards_by_pool(), _by_uid(self.store.all("Pod"))
+        found = [
+            item for document in documents for item in self._targets(document, guards.get(document["metadata"]["uid"], ()), pods)
+        ]
         known = {target.boot_id for target in found}
         self._attempts = {boot: item for boot, item in self._attempts.items() if boot in known}
         leaking = sum(bool(record.leak) for record in self._records.values())
@@ -143,11 +146,11 @@ class IsolationProbes:
             self._pools.pop(uid)
             self._records.pop(uid, None)
 
-    def _targets(self, document: Document) -> Iterator[Target]:
-        pool = self._shared(document)
-        if pool is None:
+    def _targets(self, document: Document, guards: Iterable[Process], pods: Mapping[str, Document]) -> Iterator[Target]:
+        shared = self._shared(document)
+        if shared is None:
             return
-        for target in targets(self.store, self.leases, document, pool):
+        for target in targets(document, shared, guards, pods):
             known = self._attempts.get(target.boot_id)
             if known is not None and target.restarts > known.restarts:
                 self._keep(target.pool, target.pool_uid, without(self._record(document), target.boot_id))
@@ -222,8 +225,10 @@ class IsolationProbes:
         return attempts.failures if attempts else 0
 
     def _there(self, document: Document) -> Processes:
-        said = (guard.statement for guard in self.leases.guards(document["metadata"]["uid"]))
-        return Processes({item.boot_id for item in said if item}, {item.boot_id for item in self._targets(document)})
+        guards = self.leases.guards(document["metadata"]["uid"])
+        pods = _by_uid(self.store.all("Pod", document["metadata"]["namespace"]))
+        known = {item.statement.boot_id for item in guards if item.statement}
+        return Processes(known, {item.boot_id for item in self._targets(document, guards, pods)})
 
     def _closed(self, document: Document, target: Target) -> bool:
         """Whether an earlier leak's incident has closed the pool, and nothing of this process is older than that."""
@@ -288,3 +293,7 @@ class IsolationProbes:
             log.warning("isolation not shown", extra={**where, "fault": fault})
         attempts.failures += 1
         attempts.due = self.clock() + min(LAST_DELAY, FIRST_DELAY * 2 ** min(attempts.failures - 1, 10))
+
+
+def _by_uid(documents: Iterable[Document]) -> dict[str, Document]:
+    return {item["metadata"]["uid"]: item for item in documents}

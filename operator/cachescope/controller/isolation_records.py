@@ -6,7 +6,7 @@ Rules:
 - a process that leaked is never proven; where it was before, all proofs of the pool go with it, since what was shown of the others
   was shown in the same way;
 - a run that showed nothing takes nothing: what was shown of that very process holds;
-- a run that showed less than the one before takes the rest.
+- a run that showed less than the one before takes the rest, but for what it could not tell: a counter counts for others too.
 """
 
 from __future__ import annotations
@@ -69,7 +69,8 @@ def after(record: IsolationStatus, boot_id: str, shown: Shown, *, now: datetime,
     kept = {boot: paths for boot, paths in proven(record).items() if boot in there.known}
     if shown.fault:
         return record.model_copy(update={"proofs": _proofs(kept), "fault": shown.fault, "last": _last(shown)})
-    kept = {boot: paths for boot, paths in {**kept, boot_id: shown.proven}.items() if paths and boot not in record.leaked}
+    kept[boot_id] = shown.proven | (shown.undecided & kept.get(boot_id, frozenset()))
+    kept = {boot: paths for boot, paths in kept.items() if paths and boot not in record.leaked}
     changes: dict[str, Any] = {"proofs": _proofs(kept), "last": _last(shown), "fault": ""}
     if shown.proven:
         changes["verified_at"] = now.strftime("%Y-%m-%dT%H:%M:%SZ")

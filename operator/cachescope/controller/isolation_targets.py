@@ -10,16 +10,16 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from cachescope.api.documents import parse
 from cachescope.api.pools import ServingPool
 from cachescope.controller import pod_faults
-from cachescope.controller.lease_book import LeaseBook, Life
+from cachescope.controller.lease_book import Life, Process
 from cachescope.controller.observed_pools import differs
-from cachescope.controller.store import Key, Store, key_of
+from cachescope.controller.store import Key, key_of
 from cachescope.core.errors import SpecError
 from cachescope.core.labels import GUARD_METRICS_PORT
 from cachescope.engines.facts import EngineType, Mode
@@ -59,34 +59,53 @@ class Target:
     restarts: int = 0
 
 
-def shared_pool(document: Document) -> ServingPool | None:
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """A pool whose engines share a cache between tenants.
+
+    Attributes:
+        pool: The pool.
+        routes: Routes that clients may reach.
+    """
+
+    pool: ServingPool
+    routes: tuple[Route, ...]
+
+
+def shared_pool(document: Document) -> Shared | None:
     """A pool whose engines share a cache between tenants, as far as its spec can be obeyed; `None` for any other."""
     try:
         wanted = {name: value for name, value in document.items() if name != "status"}
         pool = parse(ServingPool, wanted, f"ServingPool {document['metadata']['name']}")
     except SpecError:
         return None
-    shares = pool.spec.dedicated_to is None and choice_of(pool).mode is Mode.SHARED
-    return pool if shares else None
+    choice = choice_of(pool)
+    if choice.mode is not Mode.SHARED:
+        return None
+    routes = TABLES[EngineType(pool.spec.engine.type)].values()
+    return Shared(pool, tuple(route for route in routes if choice.routes is None or route.path in choice.routes))
 
 
-def targets(store: Store, leases: LeaseBook, document: Document, pool: ServingPool) -> Iterator[Target]:
-    """The processes of a pool that serve."""
-    pods = {item["metadata"]["uid"]: item for item in store.all("Pod", pool.namespace)}
-    routes = _routes(pool)
-    for guard in leases.guards(pool.uid):
+def targets(document: Document, shared: Shared, guards: Iterable[Process], pods: Mapping[str, Document]) -> Iterator[Target]:
+    """The processes of a pool that serve.
+
+    Args:
+        document: The pool.
+        shared: What it asks for.
+        guards: Its guards.
+        pods: Pods by UID, its own among them.
+    """
+    for guard in guards:
         said = guard.statement
         pod = pods.get(said.pod_uid) if said else None
-        if said is None or said.released or guard.life is not Life.LIVE or (pod is not None and not pod_faults.ready(pod)):
-            continue
-        if differs(pool, said):
+        if said is None or not _serves(guard, pod) or differs(shared.pool, said):
             continue
         yield Target(
             pool=key_of("ServingPool", document),
-            pool_uid=pool.uid,
-            model=pool.spec.model.name,
-            routes=routes,
-            verify_seconds=pool.spec.isolation.verify_seconds,
+            pool_uid=shared.pool.uid,
+            model=shared.pool.spec.model.name,
+            routes=shared.routes,
+            verify_seconds=shared.pool.spec.isolation.verify_seconds,
             boot_id=said.boot_id,
             pod=guard.pod,
             metrics=_metrics(pod or {}),
@@ -94,9 +113,10 @@ def targets(store: Store, leases: LeaseBook, document: Document, pool: ServingPo
         )
 
 
-def _routes(pool: ServingPool) -> tuple[Route, ...]:
-    table, allowed = TABLES[EngineType(pool.spec.engine.type)], choice_of(pool).routes
-    return tuple(route for route in table.values() if allowed is None or route.path in allowed)
+def _serves(guard: Process, pod: Document | None) -> bool:
+    """Whether a process serves, by all that is known; its pod's watch may be behind."""
+    going = guard.statement is None or guard.statement.released
+    return not going and guard.life is Life.LIVE and (pod is None or pod_faults.ready(pod))
 
 
 def _restarts(pod: Mapping[str, Any]) -> int:

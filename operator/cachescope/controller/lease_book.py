@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
@@ -159,12 +159,15 @@ class LeaseBook:
 
     def guards(self, pool_uid: str) -> list[Process]:
         """Guards of a pool, verified, one a pod: that of the latest lease."""
-        latest: dict[str, Process] = {}
-        for process in sorted(self._processes.values(), key=lambda item: (item.created, item.moved_at)):
-            statement = process.statement
-            if statement is not None and statement.holder == GUARD and statement.pool_uid == pool_uid:
-                latest[statement.pod_uid] = process
-        return sorted(latest.values(), key=lambda item: item.pod)
+        return _latest(item for item in self._processes.values() if _guarded(item) == pool_uid)
+
+    def guards_by_pool(self) -> dict[str, list[Process]]:
+        """The same of all pools that have any, by their UIDs."""
+        pools: defaultdict[str, list[Process]] = defaultdict(list)
+        for item in self._processes.values():
+            if uid := _guarded(item):
+                pools[uid].append(item)
+        return {uid: _latest(found) for uid, found in pools.items()}
 
     def gateways(self) -> list[Process]:
         """Gateways, verified, those that lapsed left out."""
@@ -346,3 +349,18 @@ def _held(process: Process | None) -> dict[str, Any]:
 
 def _changed(old: Mapping[str, Any], new: Mapping[str, Any]) -> set[str]:
     return {name for name in old.keys() | new.keys() if old.get(name) != new.get(name)}
+
+
+def _guarded(process: Process) -> str:
+    """UID of the pool of a guard; empty for what is none, or does not verify."""
+    statement = process.statement
+    return statement.pool_uid if statement is not None and statement.holder == GUARD else ""
+
+
+def _latest(guards: Iterable[Process]) -> list[Process]:
+    """One a pod."""
+    latest: dict[str, Process] = {}
+    for process in sorted(guards, key=lambda item: (item.created, item.moved_at)):
+        if process.statement is not None:
+            latest[process.statement.pod_uid] = process
+    return sorted(latest.values(), key=lambda item: item.pod)

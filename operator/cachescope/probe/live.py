@@ -102,6 +102,13 @@ class Shown:
         return frozenset(item.way for item in self.findings if item.way in ways and item.path in ways)
 
     @property
+    def undecided(self) -> frozenset[str]:
+        """What was neither proven nor shown otherwise: the engine did not tell, or others were counted too."""
+        left = self.unproven
+        shown = {item.way for item in left if item.outcome is not Outcome.NO_EVIDENCE}
+        return frozenset(item.way for item in left) - shown
+
+    @property
     def unproven(self) -> Sequence[Finding]:
         """What kept routes from being proven."""
         return [item for item in self.findings if not item.holds]
