@@ -120,6 +120,13 @@ CASES = [
         "at x",
         id="one leaks, one does not",
     ),
+    pytest.param(
+        {"guards": [guard(says="0.31.0")]},
+        "False",
+        Reason.OTHER_VERSION,
+        "nothing is reused: the engine says that it is 0.31.0, and 0.32.0 is declared",
+        id="another version",
+    ),
     pytest.param({"guards": []}, "Unknown", Reason.NO_READY_POD, "there is no engine process to probe", id="no guard"),
     pytest.param({"pods": [pod(ready=False)]}, "Unknown", Reason.NO_READY_POD, "no engine process", id="not ready"),
     pytest.param({"guards": [serving("p", "b", Life.LAPSED)]}, "Unknown", Reason.NO_READY_POD, "no engine", id="lapsed"),
