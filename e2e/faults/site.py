@@ -68,6 +68,11 @@ class Site:
         key = self.keys.setdefault(name, new_key())
         kubectl.apply([api_key_secret(key, self.namespace, name, name), tenancy.tenant(name, name)], self.namespace)
 
+    def add_principal(self, tenant: str, name: str) -> None:
+        """One more API key of a Tenant, for a principal of its own; `client` takes its name."""
+        key = self.keys.setdefault(name, new_key())
+        kubectl.apply([api_key_secret(key, self.namespace, name, name), tenancy.tenant(tenant, tenant, name)], self.namespace)
+
     def client(self, tenant: str) -> openai.OpenAI:
         """A client of a tenant that tries nothing twice: every answer is part of the history."""
         patience = httpx.Timeout(20, connect=3)

@@ -18,10 +18,12 @@ from e2e.faults.declarations import is_true, rollback_of
 from e2e.faults.site import Site
 from e2e.stack import client, kubectl, llama_pool, outage, single_tenants, stub_pool, volumes
 from e2e.stack.node_firewall import undisturbed
+from e2e.stack.tenancy import object_of
 from e2e.stack.waiting import until
 from e2e.tests.test_network import CONNECT, CONNECTED, REFUSED
 
-SOLO, OFF, SLEEPY = "solo", "off", "sleepy"
+SOLO, OFF, SLEEPY, PEOPLE = "solo", "off", "sleepy", "people"
+PRINCIPALS = ("blue", "blue-ann")
 IDLE_SECONDS = 60
 CHOSEN = ("blue", "green", "red")
 TRIES, NETWORK_TRIES = 50, 10
@@ -158,6 +160,28 @@ def test_idle_engines_stop_and_start_again_when_they_are_asked(place: Site, solo
     assert refused.value.response.headers["retry-after"] == "1"
     until(lambda: _serves(place, "violet", sleepy), "the request started them, and a later one is served", 120)
     assert replicas() == 1
+
+
+def test_each_principal_has_an_engine_of_its_own_where_the_scope_asks_for_it(place: Site, claim: str) -> None:
+    place.add_principal("blue", "blue-ann")
+    kubectl.run("label", "tenant", "blue", "people=yes", "--overwrite", namespace=place.namespace)
+    scope = object_of("CacheScope", PEOPLE, {"class": "Principal", "pools": [PEOPLE], "tenants": ["blue"]})
+    pool = _pool(place, PEOPLE, claim, tenants={"matchLabels": {"people": "yes"}})
+    pool["spec"]["replicas"] = len(PRINCIPALS)
+    kubectl.apply([scope, pool], place.namespace)
+    try:
+        single_tenants.await_pools(PEOPLE, place.namespace, "blue")
+        for principal in PRINCIPALS:
+            until(partial(_serves, place, principal, PEOPLE), f"{principal} is served", single_tenants.READY_SECONDS)
+        with place.client(PRINCIPALS[0]) as one, place.client(PRINCIPALS[1]) as other:
+            for _ in range(TRIES):
+                text = client.prompt(TOKENS)
+                assert _cached(one, PEOPLE, text) < TOKENS / 2
+                assert _cached(other, PEOPLE, text) < TOKENS / 2, "another principal's prompt was found"
+                assert min(_cached(who, PEOPLE, text) for who in (one, other)) > TOKENS / 2, "the control: everybody finds his own"
+    finally:
+        kubectl.run("delete", "cachescope", PEOPLE, namespace=place.namespace)
+        _delete(place, PEOPLE)
 
 
 def test_sharing_is_refused_where_the_engine_knows_no_salts(place: Site, claim: str) -> None:
