@@ -57,6 +57,13 @@ def test_a_pool_shows_mode_epoch_counts_guards_and_why() -> None:
     }
 
 
+@pytest.mark.parametrize(("status", "told"), [("False", "; isolation not verified (Leak): the probe found a leak"), ("True", "")])
+def test_a_pool_shows_what_the_probe_has_not_shown(status: str, told: str) -> None:
+    isolation = {**READY, "type": "IsolationVerified", "status": status, "reason": "Leak", "message": "the probe found a leak"}
+    row = dict(zip(COLUMNS, cells(pool_row(pool(conditions=[READY, isolation]))), strict=True))
+    assert row["WHY"] == f"salts are enforced; 1 pod{told}"
+
+
 @pytest.mark.parametrize("status", [{"observedGeneration": 1}, {"conditions": []}])
 def test_what_the_operator_has_not_looked_at_is_not_ready(status: dict[str, Any]) -> None:
     row = pool_row(pool(**status))

@@ -64,6 +64,7 @@ KINDS: Final = (
             Column("Mode", ".status.mode"),
             Column("Epoch", ".status.epoch", "integer"),
             Column("Routable", ".status.routable", "integer"),
+            _condition("Isolated", "IsolationVerified"),
             _condition("Reason", "Ready", "reason", wide=True),
             Column("Replicas", ".spec.replicas", "integer", wide=True),
             Column("Engine", ".spec.engine.version", wide=True),

@@ -82,9 +82,16 @@ def pool_row(document: Mapping[str, Any], opened: Sequence[Mapping[str, Any]] = 
 def cells(row: PoolRow) -> list[str]:
     """A pool as a row of the table."""
     counts = f"{row.routable}/{row.ready_replicas}/{row.replicas}"
-    why = "; ".join(part for part in (row.mode_reason, row.message, *_incident(row)) if part)
+    why = "; ".join(part for part in (row.mode_reason, row.message, *_isolation(row), *_incident(row)) if part)
     epoch = "-" if row.epoch is None else str(row.epoch)
     return [row.name, row.mode or "-", row.ready, row.reason, epoch, row.fenced, counts, guards(row.guards), why]
+
+
+def _isolation(row: PoolRow) -> Iterator[str]:
+    """What the probe has not shown."""
+    shown = next((item for item in row.conditions if item.type == ConditionType.ISOLATION_VERIFIED), None)
+    if shown is not None and shown.status == "False":
+        yield f"isolation not verified ({shown.reason}): {shown.message}"
 
 
 def _incident(row: PoolRow) -> Iterator[str]:
