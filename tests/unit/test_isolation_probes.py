@@ -16,7 +16,7 @@ from prometheus_client import generate_latest
 
 from cachescope.api.statuses import IsolationStatus
 from cachescope.controller import isolation_probes
-from cachescope.controller.isolation_probes import AT_A_TIME, LAST_DELAY, PATIENCE, IsolationProbes
+from cachescope.controller.isolation_probes import AT_A_TIME, LAST_DELAY, OF_A_NAMESPACE, PATIENCE, IsolationProbes
 from cachescope.controller.isolation_records import proven
 from cachescope.controller.isolation_targets import shared_pool
 from cachescope.controller.lease_book import Life
@@ -50,6 +50,9 @@ POOL: Document = {
         "isolation": {"verifySeconds": VERIFY},
     },
 }
+
+
+OTHER: Document = {**POOL, "metadata": {**POOL["metadata"], "namespace": "others", "uid": "uid-of-other"}}
 
 
 class Guards:
@@ -303,11 +306,34 @@ async def test_few_processes_are_probed_at_a_time_and_each_by_one_run(made: Made
     world: World = await made(*names)
     world.held = asyncio.Event()
     async with world.running():
-        assert sorted(await world.rounds()) == names[:AT_A_TIME]
+        assert sorted(await world.rounds()) == names[:OF_A_NAMESPACE]
         assert await world.rounds(1) == []
         world.held.set()
         await world.until(lambda: len(world.asked) == len(names))
-    assert (sorted(world.asked), world.most) == (names, AT_A_TIME)
+    assert (sorted(world.asked), world.most) == (names, OF_A_NAMESPACE)
+
+
+async def test_engines_that_never_answer_hold_up_no_other_namespace(made: Made) -> None:
+    world: World = await made(*(f"p{number:02}" for number in range(AT_A_TIME)))
+    world.held = asyncio.Event()
+    async with world.running():
+        assert len(await world.rounds()) == OF_A_NAMESPACE
+        world.put(OTHER)
+        world.serve("z", "uid-of-other")
+        assert await world.rounds(1) == ["z"]
+
+
+async def test_a_run_that_does_not_end_has_failed(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(isolation_probes, "RUN_SECONDS", 0.0)
+    world: World = await made("p")
+    world.held = asyncio.Event()
+    async with world.running():
+        await world.until(lambda: world.metric("isolation_probes_total", result="Failed"))
+        assert world.proven == set()
+        monkeypatch.setattr(isolation_probes, "RUN_SECONDS", 60.0)
+        world.held.set()
+        await world.rounds(LAST_DELAY)
+    assert world.proven == {"p"}
 
 
 async def test_a_prober_asks_the_process_of_the_pool_and_no_other(made: Made) -> None:
@@ -357,7 +383,7 @@ async def test_a_leak_is_in_the_status_and_then_it_is_an_incident_however_often_
         True,
     )
     told = [(bool(record.leak), record.incident, record.proofs == ()) for record in before]
-    assert told == [(False, "", False), *[(True, "", True)] * 3], "gateways are told whatever the cluster does with incidents"
+    assert told == [(True, "", True)] * 4, "gateways are told whatever the cluster does with incidents"
     assert f"{COMPLETIONS} (streamed) of q" in incident["spec"]["incident"]["reason"]
     assert world.metric("isolation_probes_total", result="Leak") == 1
 
@@ -375,6 +401,39 @@ async def test_who_leaked_is_not_probed_again_and_a_leak_is_over_once_it_is_gone
         await world.rounds()
         assert (world.record.leak, world.record.incident, world.record.leaked) == ("", "", ())
         assert world.metric("leaking_pools") == 0
+
+
+async def test_two_leaks_at_once_are_both_kept(made: Made) -> None:
+    world: World = await made("p", "q")
+    reached, gate = [], asyncio.Event()
+
+    async def create(path: str, document: Document, **query: str) -> Document:
+        reached.append(path)
+        await gate.wait()
+        return await HeardApi.create(world.api, path, document, **query)
+
+    async with world.running():
+        await world.rounds()
+        assert world.proven == {"p", "q"}
+        world.api.create = create  # type: ignore[assignment, method-assign]
+        world.shows = {"p": [leaks(), proves()], "q": [leaks(), proves()]}
+        await world.rounds(VERIFY)
+        await world.until(lambda: len(reached) == 2)
+        gate.set()
+        await world.until(lambda: len(world.incidents) == 2 and world.record.incident)
+        await world.rounds(10 * LAST_DELAY)
+    assert (world.record.leaked, world.proven) == (("boot-p", "boot-q"), set())
+
+
+async def test_once_a_proven_one_leaks_the_others_are_asked_again_at_once(made: Made) -> None:
+    world: World = await made("p", "q")
+    async with world.running():
+        await world.rounds()
+        world.serve("r")
+        assert await world.rounds(VERIFY - 1) == ["r"]
+        world.shows = {"p": [leaks()], "q": [proves()], "r": [proves()]}
+        assert sorted(await world.rounds(1)) == ["p", "q", "r"]
+    assert (world.record.leaked, world.proven) == (("boot-p",), {"q", "r"})
 
 
 async def test_processes_that_leak_before_they_served_are_one_incident_while_reuse_is_off(made: Made) -> None:
@@ -432,6 +491,17 @@ async def test_an_operator_that_starts_anew_knows_what_was_shown_by_the_status(m
         assert await world.rounds() == ["q"], "the other one is due when its time has come"
         assert world.proven == {"p"}
         assert "p" in await world.rounds(VERIFY)
+
+
+async def test_an_engine_that_may_have_begun_anew_while_no_operator_looked_is_asked_at_once(made: Made) -> None:
+    world: World = await made("p", "q")
+    async with world.running():
+        await world.rounds()
+    world.write_status()
+    world.start()
+    world.put(pod("p", containerStatuses=[{"name": "engine", "restartCount": 1}]))
+    async with world.running():
+        assert await world.rounds() == ["p"]
 
 
 async def test_an_operator_that_starts_anew_declares_nothing_twice(made: Made) -> None:

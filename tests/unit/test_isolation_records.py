@@ -155,3 +155,10 @@ def test_a_process_is_proven_by_its_last_conclusive_run_unless_it_or_one_that_wa
     assert proven(record) == expected
     assert set(record.leaked) == leaked_ones
     assert bool(record.leak) == bool(leaked_ones), "all of them serve still"
+
+
+def test_a_leak_that_nobody_declared_is_not_over_though_every_process_was_shown_since() -> None:
+    left = Processes(("b",), ("b",))
+    undeclared = runs(("a", leaks())).model_copy(update={"incident": ""})
+    assert run(undeclared, "b", proves(), there=left).leak == undeclared.leak != ""
+    assert run(runs(("a", leaks())), "b", proves(), there=left).leak == ""

@@ -300,3 +300,11 @@ async def test_a_leak_that_the_counter_alone_shows_is_shown_again_before_it_is_o
     assert found is not None
     assert found.judgement.evidence.hits == TRIES_OF_COUNTER
     assert found.judgement.evidence.tokens[Role.OTHER] == 96
+
+
+@pytest.mark.parametrize("step", [3, 9, 12])
+async def test_what_others_find_more_and_more_is_no_leak(step: int) -> None:
+    for seed in range(SEEDS):
+        asked = iter(range(0, 10**9, step))
+        engine = ProbedEngine(says=nothing, noise=lambda asked=asked: next(asked))  # type: ignore[misc]
+        assert (await run_of_one_route(engine, seed)).leak is None, seed

@@ -369,3 +369,11 @@ async def test_a_pool_of_one_tenant_needs_no_proof_and_takes_no_prober(tmp_path:
     boot = world.pod("blue").process.boot_id
     for uid in (POOL_UID, f"uid-of-{pool_of('blue')}"):
         assert await outcome(world, credential(world, boot=boot, uid=uid)) == "authentication_required"
+
+
+@pytest.mark.parametrize(
+    ("said", "needs_none"),
+    [(Caching.ONE_CACHE.value, True), (Caching.OFF.value, True), ("", False), ("Salted", False), ("Any", False)],
+)
+def test_only_an_engine_that_keeps_requests_apart_by_what_it_is_needs_no_proof(said: str, needs_none: bool) -> None:
+    assert NO_PROOFS.know(statement(caching=said)) is needs_none

@@ -14,7 +14,8 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
@@ -41,7 +42,11 @@ log = logging.getLogger(__name__)
 audit = logging.getLogger("cachescope.audit")
 
 PERIOD_SECONDS: Final = 0.5
-AT_A_TIME: Final = 4
+AT_A_TIME: Final = 8
+OF_A_NAMESPACE: Final = 4
+"""Of these; so engines that never answer hold up nobody else's."""
+RUN_SECONDS: Final = 600.0
+"""For a run, after which it has failed: a request alone may take a minute, and a run has more than a hundred."""
 FIRST_DELAY: Final = 1.0
 LAST_DELAY: Final = 300.0
 DECLARE_SECONDS: Final = 0.25
@@ -86,8 +91,8 @@ class IsolationProbes:
     clock: Callable[[], float] = time.monotonic
     _records: dict[str, IsolationStatus] = field(default_factory=dict)
     _attempts: dict[str, _Attempts] = field(default_factory=dict)
-    _running: dict[str, asyncio.Task[None]] = field(default_factory=dict)
-    _leaking: set[str] = field(default_factory=set)
+    _running: dict[str, Target] = field(default_factory=dict)
+    _leaking: Counter[str] = field(default_factory=Counter)
     _pools: dict[str, tuple[int, Shared | None]] = field(default_factory=dict)
 
     def record(self, document: Document) -> IsolationStatus | None:
@@ -102,10 +107,10 @@ class IsolationProbes:
         async with asyncio.TaskGroup() as group:
             while True:
                 for document, record in list(self._undeclared()):
-                    self._leaking.add(document["metadata"]["uid"])
                     group.create_task(self._close(document, record, incident_of(secrets.token_hex(8))))
                 for target in self._due():
-                    task = self._running[target.boot_id] = group.create_task(self._probe(target))
+                    self._running[target.boot_id] = target
+                    task = group.create_task(self._probe(target))
                     task.add_done_callback(lambda _, boot=target.boot_id: self._running.pop(boot, None))  # type: ignore[misc]
                 await asyncio.sleep(PERIOD_SECONDS)
 
@@ -138,7 +143,15 @@ class IsolationProbes:
         self.metrics.standing(leaking=leaking, unproven=self._unproven(found))
         ready = [item for item in found if self._attempts[item.boot_id].due <= self.clock() and self._may_run(item)]
         ready.sort(key=lambda item: self._attempts[item.boot_id].due)
-        yield from ready[: AT_A_TIME - len(self._running)]
+        yield from self._with_room(ready)
+
+    def _with_room(self, ready: Sequence[Target]) -> Iterator[Target]:
+        """Those of them that there is room for, in all and in their namespace."""
+        busy = Counter(item.pool.namespace for item in self._running.values())
+        for item in ready:
+            if busy.total() < AT_A_TIME and busy[item.pool.namespace] < OF_A_NAMESPACE:
+                busy[item.pool.namespace] += 1
+                yield item
 
     def _forget(self, there: set[str]) -> None:
         """Forget pools that are gone."""
@@ -156,20 +169,24 @@ class IsolationProbes:
                 self._keep(target.pool, target.pool_uid, without(self._record(document), target.boot_id))
                 known = None
             if known is None:
-                wait = target.verify_seconds if target.boot_id in proven(self._record(document)) else 0
+                # Whether an engine beside a sidecar began anew while no operator looked is not known, so it is asked at once.
+                known_well = target.boot_id in proven(self._record(document)) and not target.restarts
+                wait = target.verify_seconds if known_well else 0
                 self._attempts[target.boot_id] = _Attempts(self.clock() + wait, target.restarts)
             yield target
 
     def _may_run(self, target: Target) -> bool:
         leaked = self._records.get(target.pool_uid, IsolationStatus()).leaked
-        return target.boot_id not in self._running and target.boot_id not in leaked and target.pool_uid not in self._leaking
+        return target.boot_id not in self._running and target.boot_id not in leaked and not self._leaking[target.pool_uid]
 
     def _unproven(self, found: list[Target]) -> int:
         return sum(item.boot_id not in proven(self._records.get(item.pool_uid, IsolationStatus())) for item in found)
 
     async def _probe(self, target: Target) -> None:
         try:
-            await self._take(target, await self._examined(target, seed := secrets.token_hex(8)), seed)
+            async with asyncio.timeout(RUN_SECONDS):
+                shown = await self._examined(target, seed := secrets.token_hex(8))
+            await self._take(target, shown, seed)
         except ClusterError as error:
             self._later(target, str(error))
         except Exception as error:  # a fault of ours must not end the probes of all other pools
@@ -184,7 +201,9 @@ class IsolationProbes:
         timeout = aiohttp.ClientTimeout(total=_ANSWER_SECONDS)
         # A server may close a connection that was kept just when the next request begins.
         connector = aiohttp.TCPConnector(force_close=True)
-        async with aiohttp.ClientSession(timeout=timeout, connector=connector) as session:
+        # A small compressed answer could be a large one.
+        plain = {"accept-encoding": "identity"}
+        async with aiohttp.ClientSession(timeout=timeout, connector=connector, headers=plain, auto_decompress=False) as session:
             process = LiveProcess(session, self.gateway, target.metrics)
             return await examine(process.ask, target.routes, self._identities(target), model=target.model, seed=seed)
 
@@ -205,7 +224,9 @@ class IsolationProbes:
         if shown.leak is not None:
             closed = self._closed(document, target)
             leak = Leak(target.boot_id, target.pod, self._record(document).incident if closed else "")
+            before = proven(self._record(document))
             record = leaked(self._record(document), leak, shown.leak, shown, there=there)
+            self._ask_again(before.keys() - proven(record).keys())
             self._tell(target, record)
             await self._close(document, record, incident_of(seed))
             return
@@ -218,6 +239,11 @@ class IsolationProbes:
             return
         self.metrics.probed("Verified")
         self._attempts[target.boot_id] = _Attempts(self.clock() + target.verify_seconds, target.restarts)
+
+    def _ask_again(self, boots: Set[str]) -> None:
+        """At once: what was shown of them counts for nothing any more."""
+        for boot in boots & self._attempts.keys():
+            self._attempts[boot].due = self.clock()
 
     def _failures(self, target: Target) -> int:
         """In a row; none of a process that went away meanwhile."""
@@ -243,34 +269,37 @@ class IsolationProbes:
     async def _close(self, pool: Document, record: IsolationStatus, incident: str) -> None:
         """Declare a leak's incident, however often that has to be tried; with the pool goes what leaked.
 
-        The record names it once it is declared, so that an operator that starts anew knows whether it is.
+        The record is kept first, so that what other runs find meanwhile is added to it. It names the incident once that is
+        declared, so that an operator that starts anew knows whether it is.
         """
         key, uid = key_of("ServingPool", pool), pool["metadata"]["uid"]
-        self._leaking.add(uid)
+        self._keep(key, uid, record)
+        self._leaking[uid] += 1
         try:
-            while not record.incident and self._is_there(key, uid):
-                record = await self._declared(key, uid, record, incident)
-            if self._is_there(key, uid):
-                self._keep(key, uid, record)
+            done = bool(record.incident)
+            while not done and self._is_there(key, uid):
+                done = await self._declared(key, uid, record.leak, incident)
         finally:
-            self._leaking.discard(uid)
+            self._leaking[uid] -= 1
 
-    async def _declared(self, key: Key, uid: str, record: IsolationStatus, incident: str) -> IsolationStatus:
-        """The record with the incident, if it could be declared now. If not, gateways are told of the leak all the same."""
+    async def _declared(self, key: Key, uid: str, leak: str, incident: str) -> bool:
+        """Whether it could be declared now; the record names it, unless another leak was found since, whose own comes."""
         try:
-            await declare(self.rest, leak_incident(key, uid, incident, record.leak))
+            await declare(self.rest, leak_incident(key, uid, incident, leak))
         except ClusterError as error:
-            self._keep(key, uid, record)
             log.error("incident not declared", extra={"namespace": key.namespace, "pool": key.name, "fault": str(error)})
             await asyncio.sleep(DECLARE_SECONDS)
-            return record
+            return False
         audit.error("incident of a leak", extra={"namespace": key.namespace, "pool": key.name, "incident": incident})
-        return record.model_copy(update={"incident": incident})
+        record = self._records.get(uid)
+        if record is not None and record.leak == leak and self._is_there(key, uid):
+            self._keep(key, uid, record.model_copy(update={"incident": incident}))
+        return True
 
     def _undeclared(self) -> Iterator[tuple[Document, IsolationStatus]]:
         """Pools whose leak nobody has declared: an operator ended before it did."""
         for document in self.store.all("ServingPool"):
-            if self._shared(document) is not None and document["metadata"]["uid"] not in self._leaking:
+            if self._shared(document) is not None and not self._leaking[document["metadata"]["uid"]]:
                 record = self._record(document)
                 if record.leak and not record.incident:
                     yield document, record

@@ -75,7 +75,8 @@ def after(record: IsolationStatus, boot_id: str, shown: Shown, *, now: datetime,
     if shown.proven:
         changes["verified_at"] = now.strftime("%Y-%m-%dT%H:%M:%SZ")
     # One process that keeps tenants apart says nothing of a leak of another one: that is over once all that serve do.
-    if shown.proven and set(there.serving) <= kept.keys():
+    # And never before its incident is declared.
+    if shown.proven and record.incident and set(there.serving) <= kept.keys():
         changes |= {"leak": "", "incident": ""}
     return record.model_copy(update={**changes, "leaked": _known(record.leaked, there)})
 

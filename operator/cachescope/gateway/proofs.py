@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from cachescope.core.caches import Caching
 from cachescope.core.probes import several
 from cachescope.core.statements import Statement
 from cachescope.gateway.bodies import Sanitized
@@ -40,7 +41,7 @@ class Proofs:
         Args:
             statement: The latest of its guard.
         """
-        return bool(statement.caching) or statement.boot_id in self.routes
+        return _needs_none(statement) or statement.boot_id in self.routes
 
     def cover(self, statement: Statement, cleaned: Sanitized) -> bool:
         """Whether a request to an endpoint may reuse: it is proven, or its cache is one identity's, or it has none.
@@ -49,7 +50,7 @@ class Proofs:
             statement: The latest of the endpoint's guard.
             cleaned: What is asked.
         """
-        return bool(statement.caching) or _way(cleaned) in self.routes.get(statement.boot_id, ())
+        return _needs_none(statement) or _way(cleaned) in self.routes.get(statement.boot_id, ())
 
 
 NO_PROOFS: Final = Proofs()
@@ -66,6 +67,11 @@ def read_proofs(status: object) -> Proofs:
             found[boot].update(paths)
     leaked = frozenset(_texts(isolation, "leaked")) if isolation else frozenset()
     return Proofs({boot: frozenset(paths) for boot, paths in found.items() if boot not in leaked}, leaked)
+
+
+def _needs_none(statement: Statement) -> bool:
+    """Whether an engine keeps requests apart by what it is; one that says anything else of itself is to be proven."""
+    return statement.caching in {Caching.ONE_CACHE.value, Caching.OFF.value}
 
 
 def _way(cleaned: Sanitized) -> str:

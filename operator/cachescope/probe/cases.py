@@ -12,11 +12,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
+from typing import Final
 
 from cachescope.engines.routes import Dialect
 from cachescope.probe.places import Place
 from cachescope.probe.prompts import rank
 
+LAST_TRIAL: Final = -3
+"""From here down are the trials of the requests that close an experiment: cold ones, as warm-ups are."""
 NOTHING: Mapping[str, object] = MappingProxyType({})
 
 
@@ -104,13 +107,14 @@ class Step:
         return (self.trial + self.trial // 2) % 2 == 1
 
 
-def plan(case: Case, tries: int, *, seed: str) -> tuple[Step, ...]:
+def plan(case: Case, tries: int, *, seed: str, closing: bool = False) -> tuple[Step, ...]:
     """The requests of an experiment, in order.
 
     Args:
         case: The experiment.
         tries: How many trials; from two on, both directions are tried.
         seed: Decides the order.
+        closing: Whether each of the two ends with a prompt of his own, so that what rises all the time is seen to.
 
     Raises:
         ValueError: There is no trial.
@@ -119,7 +123,8 @@ def plan(case: Case, tries: int, *, seed: str) -> tuple[Step, ...]:
         raise ValueError(f"{tries} tries show nothing; ask for at least 1")
     ranked = [pair for trial in range(tries) for pair in _trial(case, trial, seed)]
     warm_ups = (Step(-1 - who, Role.WARM_UP, who, who) for who in range(2))
-    return (*warm_ups, *(step for _, step in sorted(ranked, key=lambda pair: pair[0])))
+    last = (Step(LAST_TRIAL - who, Role.WARM_UP, who, who) for who in range(2) if closing)
+    return (*warm_ups, *(step for _, step in sorted(ranked, key=lambda pair: pair[0])), *last)
 
 
 def _trial(case: Case, trial: int, seed: str) -> list[tuple[bytes, Step]]:

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from statistics import median
 
-from cachescope.probe.cases import Role, Step
+from cachescope.probe.cases import LAST_TRIAL, Role, Step
 
 REFUSALS = frozenset({400, 403, 409, 413, 415, 422, 431})
 """Statuses by which an engine says that a request is not as it must be."""
@@ -124,7 +124,7 @@ class _Source:
 
     def quiet(self, tries: int) -> bool:
         """Whether nobody else seems to have been counted: what happened in some trials alone was somebody else's."""
-        rises = self.tokens[Role.FIRST].values()
+        rises = _cold(self.tokens)
         alike = 4 * (max(rises, default=0) - min(rises, default=0)) <= self.prompt_tokens
         return alike and len(self.hits) in {0, tries}
 
@@ -188,11 +188,17 @@ def _source(name: str, readings: Sequence[tuple[Step, int | None]], prompt_token
     tokens: dict[Role, dict[int, int]] = {role: {} for role in Role}
     for step, number in readings:
         tokens[step.role][step.trial] = number or 0
-    cold = max(tokens[Role.FIRST].values(), default=prompt_tokens)
+    cold = max(_cold(tokens), default=prompt_tokens)
     enough = cold + max(CHANCE_TOKENS + 1, prompt_tokens / 2)
     controls = frozenset(trial for trial, number in tokens[Role.AGAIN].items() if number >= enough)
     hits = frozenset(trial for trial, number in tokens[Role.OTHER].items() if number > cold + CHANCE_TOKENS)
     return _Source(name, tokens, cold, prompt_tokens, controls, hits)
+
+
+def _cold(tokens: Mapping[Role, Mapping[int, int]]) -> list[int]:
+    """What was found of prompts that nobody sent before: the owners' own, and those that close an experiment."""
+    closing = [number for trial, number in tokens[Role.WARM_UP].items() if trial <= LAST_TRIAL]
+    return [*tokens[Role.FIRST].values(), *closing]
 
 
 def _believed(sources: Sequence[_Source], tries: int) -> list[_Source]:

@@ -169,7 +169,7 @@ async def _shown(prober: Prober, case: Case) -> Judgement:
     # Usage that shows a leak is asked alone: beside it the counter is only where usage shows none.
     if judged.verdict is not Verdict.LEAKS or COUNTER not in judged.evidence.sources:
         return judged
-    return await prober.experiment(replace(case, name=f"{case.name} again"), tries=TRIES_OF_COUNTER)
+    return await prober.experiment(replace(case, name=f"{case.name} again"), tries=TRIES_OF_COUNTER, closing=True)
 
 
 def _checks(askings: Sequence[Asking], identities: Identities) -> Iterator[_Check]:

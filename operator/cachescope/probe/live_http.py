@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Final
 
 import aiohttp
 
@@ -11,6 +12,8 @@ from cachescope.probe.questions import Question
 from cachescope.probe.running import Reply
 
 _EVENTS = "text/event-stream"
+MOST_BYTES: Final = 8 * 1024 * 1024
+"""Of an answer. Whoever owns a pool chooses its engine, which may send what it likes to the operator."""
 
 
 class LiveProcess:
@@ -30,13 +33,14 @@ class LiveProcess:
         self._begun = False
 
     async def ask(self, question: Question) -> Reply:
-        """Send a question; what is not answered is status 0."""
+        """Send a question; what is not answered, or with more than `MOST_BYTES`, is status 0. No redirect is followed."""
         if not self._begun:
             self._begun, self._counted = True, await self._counter()
         before, started = self._counted, time.monotonic()
         try:
-            async with self._session.post(self._gateway + question.path, json=question.body, headers=question.headers) as answer:
-                status, content, kind = answer.status, await answer.read(), answer.content_type
+            url, headers = self._gateway + question.path, question.headers
+            async with self._session.post(url, json=question.body, headers=headers, allow_redirects=False) as answer:
+                status, content, kind = answer.status, await _content(answer), answer.content_type
         except (aiohttp.ClientError, TimeoutError):
             return Reply(0, seconds=time.monotonic() - started)
         seconds = time.monotonic() - started
@@ -49,7 +53,21 @@ class LiveProcess:
         if not self._metrics:
             return None
         try:
-            async with self._session.get(self._metrics) as answer:
-                return found_tokens(await answer.text()) if answer.status == 200 else None
-        except (aiohttp.ClientError, TimeoutError, ValueError):
+            async with self._session.get(self._metrics, allow_redirects=False) as answer:
+                return found_tokens((await _content(answer)).decode()) if answer.status == 200 else None
+        except (aiohttp.ClientError, TimeoutError, ValueError, OverflowError):
             return None
+
+
+async def _content(answer: aiohttp.ClientResponse) -> bytes:
+    """The body.
+
+    Raises:
+        aiohttp.ClientPayloadError: It is too long, or it broke off.
+    """
+    content = bytearray()
+    async for part in answer.content.iter_any():
+        content += part
+        if len(content) > MOST_BYTES:
+            raise aiohttp.ClientPayloadError(f"the answer has more than {MOST_BYTES} bytes; see the pool's engine")
+    return bytes(content)

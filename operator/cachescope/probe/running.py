@@ -63,9 +63,11 @@ class Prober:
     tries: int
     among_others: bool = False
 
-    async def experiment(self, case: Case, *, tries: int | None = None) -> Judgement:
-        """Run one experiment, and judge it."""
-        observations = [await self._observe(case, step) for step in plan(case, tries or self.tries, seed=self.seed)]
+    async def experiment(self, case: Case, *, tries: int | None = None, closing: bool = False) -> Judgement:
+        """Run one experiment, and judge it; `closing` as in `plan`."""
+        observations = [
+            await self._observe(case, step) for step in plan(case, tries or self.tries, seed=self.seed, closing=closing)
+        ]
         return judge(observations, counted_only=case.counted_only, among_others=self.among_others)
 
     async def _observe(self, case: Case, step: Step) -> Observation:
