@@ -19,6 +19,7 @@ from cachescope.controller import isolation_probes
 from cachescope.controller.isolation_probes import AT_A_TIME, LAST_DELAY, OF_A_NAMESPACE, PATIENCE, IsolationProbes
 from cachescope.controller.isolation_records import proven
 from cachescope.controller.isolation_targets import shared_pool
+from cachescope.controller.leak_incidents import declare, incident_of, leak_incident
 from cachescope.controller.lease_book import Life
 from cachescope.controller.metrics import Metrics
 from cachescope.controller.root_keys import RootKeys
@@ -531,6 +532,19 @@ async def test_a_leak_that_an_operator_could_not_declare_is_declared_by_the_next
         assert await world.rounds(10 * LAST_DELAY) == []
     (incident,) = world.incidents
     assert (world.record.incident, world.record.leaked) == (incident["spec"]["incident"]["id"], ("boot-p",))
+
+
+async def test_an_operator_that_ended_before_it_told_of_a_leak_asks_again(made: Made) -> None:
+    world: World = await made("p")
+    async with world.running():
+        await world.rounds()
+    world.write_status()
+    await declare(world.api, leak_incident(Key("ServingPool", "models", "tiny"), "uid-of-pool", incident_of("s"), "what"))
+    world.start()
+    world.shows["p"] = [leaks()]
+    async with world.running():
+        assert await world.rounds() == ["p"], "it is not believed that it is proven"
+    assert world.record.leaked == ("boot-p",)
 
 
 async def test_a_pool_that_is_made_anew_under_its_name_begins_with_nothing(made: Made) -> None:

@@ -26,7 +26,7 @@ from cachescope.api.statuses import IsolationStatus
 from cachescope.controller.isolation_metrics import IsolationMetrics
 from cachescope.controller.isolation_records import Leak, Processes, after, leaked, proven, read_record, without
 from cachescope.controller.isolation_targets import Shared, Target, shared_pool, targets
-from cachescope.controller.leak_incidents import declare, incident_of, leak_incident
+from cachescope.controller.leak_incidents import declare, has_leaked, incident_of, leak_incident
 from cachescope.controller.lease_book import LeaseBook, Process
 from cachescope.controller.root_keys import RootKeys
 from cachescope.controller.store import Key, Store, key_of
@@ -169,8 +169,10 @@ class IsolationProbes:
                 self._keep(target.pool, target.pool_uid, without(self._record(document), target.boot_id))
                 known = None
             if known is None:
-                # Whether an engine beside a sidecar began anew while no operator looked is not known, so it is asked at once.
-                known_well = target.boot_id in proven(self._record(document)) and not target.restarts
+                # While no operator looked an engine may have begun anew beside its sidecar, or one have ended between a leak's
+                # incident and the status: such are asked at once.
+                doubted = target.restarts or has_leaked(self.store, target.pool)
+                known_well = target.boot_id in proven(self._record(document)) and not doubted
                 wait = target.verify_seconds if known_well else 0
                 self._attempts[target.boot_id] = _Attempts(self.clock() + wait, target.restarts)
             yield target

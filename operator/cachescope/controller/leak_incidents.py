@@ -14,7 +14,7 @@ from typing import Final
 from cachescope.api.documents import API_VERSION
 from cachescope.api.epochs import CacheEpoch
 from cachescope.api.pools import ServingPool
-from cachescope.controller.store import Key
+from cachescope.controller.store import Key, Store
 from cachescope.core.labels import FIELD_MANAGER
 from cachescope.kube.kinds import collection_of
 from cachescope.kube.rest import ConflictError, Document, Rest
@@ -50,6 +50,12 @@ def leak_incident(pool: Key, pool_uid: str, incident: str, leak: str) -> Documen
         "metadata": {"name": name_of(pool.name, incident), "namespace": pool.namespace, "ownerReferences": [owner]},
         "spec": {"target": {"kind": "ServingPool", "name": pool.name}, "incident": wanted},
     }
+
+
+def has_leaked(store: Store, pool: Key) -> bool:
+    """Whether there is an incident of a leak of a pool, as long as nobody deletes it."""
+    names = (str(item["metadata"]["name"]) for item in store.all(CacheEpoch.KIND, pool.namespace))
+    return any(name.startswith(name_of(pool.name, incident_of(""))) for name in names)
 
 
 async def declare(rest: Rest, document: Document) -> None:
