@@ -171,8 +171,8 @@ class IsolationProbes:
             if known is None:
                 # While no operator looked an engine may have begun anew beside its sidecar, or one have ended between a leak's
                 # incident and the status: such are asked at once.
-                doubted = target.restarts or has_leaked(self.store, target.pool)
-                known_well = target.boot_id in proven(self._record(document)) and not doubted
+                shown = target.boot_id in proven(self._record(document))
+                known_well = shown and not target.restarts and not has_leaked(self.store, target.pool)
                 wait = target.verify_seconds if known_well else 0
                 self._attempts[target.boot_id] = _Attempts(self.clock() + wait, target.restarts)
             yield target
