@@ -24,6 +24,7 @@ TESTS: Final = {
     "core/handles": ("test_handles.py",),
     "core/identity": ("test_identity.py", VECTORS),
     "core/permits": ("test_permits.py", VECTORS),
+    "core/probes": ("test_probe_credentials.py",),
     "core/salts": ("test_salts.py", VECTORS),
     "core/scopes": ("test_scopes.py", VECTORS),
     "core/segments": ("test_segments.py",),
