@@ -15,9 +15,10 @@ import pytest
 from prometheus_client import generate_latest
 
 from cachescope.api.statuses import IsolationStatus
-from cachescope.controller import isolation_probes
+from cachescope.controller import isolation_probes, isolation_runs, leak_closing
 from cachescope.controller.isolation_probes import AT_A_TIME, LAST_DELAY, OF_A_NAMESPACE, PATIENCE, IsolationProbes
 from cachescope.controller.isolation_records import proven
+from cachescope.controller.isolation_runs import IsolationRuns
 from cachescope.controller.isolation_targets import shared_pool
 from cachescope.controller.leak_incidents import declare, incident_of, leak_incident
 from cachescope.controller.lease_book import Life
@@ -110,15 +111,14 @@ class World:
     def start(self) -> None:
         """A process of the operator that knows nothing yet."""
         self.metrics = Metrics()
+        self.runs = IsolationRuns(self.keys, "http://gateway", lambda: WALL)
         self.probes = IsolationProbes(
             self.api,
             self.store,
             self.book,  # type: ignore[arg-type]
-            self.keys,
-            "http://gateway",
+            self.runs,
             self.metrics.isolation,
-            again=self.reconciled.append,
-            now=lambda: WALL,
+            self.reconciled.append,
             clock=lambda: self.now,
         )
 
@@ -226,11 +226,11 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Made:
     async def world(*pods: str) -> World:
         found = World(*pods)
         await found.keys.refresh(datetime(2026, 11, 30, tzinfo=UTC))
-        monkeypatch.setattr(isolation_probes, "examine", found.examine)
+        monkeypatch.setattr(isolation_runs, "examine", found.examine)
         return found
 
     monkeypatch.setattr(isolation_probes, "PERIOD_SECONDS", 0)
-    monkeypatch.setattr(isolation_probes, "DECLARE_SECONDS", 0)
+    monkeypatch.setattr(leak_closing, "DECLARE_SECONDS", 0)
     return world
 
 
@@ -352,10 +352,10 @@ async def test_a_prober_asks_the_process_of_the_pool_and_no_other(made: Made) ->
 
 async def test_without_root_keys_nothing_is_asked_and_it_is_tried_again(made: Made) -> None:
     world: World = await made("p")
-    keys, world.probes.keys = world.keys, RootKeys(world.api, "elsewhere")
+    keys, world.runs.keys = world.keys, RootKeys(world.api, "elsewhere")
     async with world.running():
         assert await world.rounds() == []
-        world.probes.keys = keys
+        world.runs.keys = keys
         assert await world.rounds(1) == ["p"]
     assert world.proven == {"p"}
 

@@ -20,6 +20,7 @@ from cachescope.controller.fences import Fence, Fences
 from cachescope.controller.health import Health
 from cachescope.controller.installation import Installation
 from cachescope.controller.isolation_probes import IsolationProbes
+from cachescope.controller.isolation_runs import IsolationRuns
 from cachescope.controller.lease_book import LeaseBook
 from cachescope.controller.lease_watch import LeaseWatch
 from cachescope.controller.ledger_objects import LedgerObjects
@@ -88,16 +89,8 @@ class Process:
         self._outcomes = Outcomes(self.queue.add)
         self._fences = Fences(self._leases, self._list_leases, told=self._fence_moved, completed=self._fence_completed)
         self._policy = PolicyInputs(self.rest, self.store, namespace=options.watched_namespace)
-        self._probes = IsolationProbes(
-            self.rest,
-            self.store,
-            self._leases,
-            self._keys,
-            options.gateway_url,
-            metrics.isolation,
-            again=self.queue.add,
-            now=time.time,
-        )
+        runs = IsolationRuns(self._keys, options.gateway_url, time.time)
+        self._probes = IsolationProbes(self.rest, self.store, self._leases, runs, metrics.isolation, self.queue.add)
         self._lease_watch = LeaseWatch(
             self.rest,
             self.store,
