@@ -104,6 +104,7 @@ def test_a_restart_on_other_weights_under_the_same_path_brings_nothing_back(vers
         kubectl.run("exec", _pod(), "-c", "engine", "--", "/bin/sh", "-c", "kill -TERM 1")
         until(lambda: _boot(insider) not in {"", before.statement.boot_id}, "the engine has restarted", READY_SECONDS)
         client.wait_routable(carol, READY_SECONDS, model=NAME)
+        until(lambda: _reuses(carol), "the new process reuses, once it was probed", READY_SECONDS)
         now, old = insider.statement().engine, before.statement.engine
         assert now.model != old.model
         assert (now.tokenizer, now.runtime) == (old.tokenizer, old.runtime)
@@ -170,6 +171,12 @@ def _kept(who: openai.OpenAI) -> list[str]:
     _found(who, texts)
     assert min(_found(who, texts)) > 0, "the control: they are there"
     return texts
+
+
+def _reuses(who: openai.OpenAI) -> bool:
+    """Whether somebody finds a prompt again that he sent a moment ago."""
+    text = client.prompt(TOKENS)
+    return _found(who, [text]) == [0] and _found(who, [text]) > [0]
 
 
 def _found(who: openai.OpenAI, texts: list[str]) -> list[int]:
