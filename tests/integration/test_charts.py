@@ -287,6 +287,7 @@ def test_the_operator_may_write_no_more_than_it_writes(objects: list[dict[str, A
         *((f"{plural}/status", "update") for plural in ("servingpools", "tenants", "cachescopes", "publicsources", "cacheepochs")),
         *(("fenceleases", verb) for verb in ("create", "update", "delete")),
         *((resource, verb) for resource in ("epochledgers", "leases") for verb in ("create", "update")),
+        *(("cacheepochs", verb) for verb in ("create", "delete")),
         *(("events", verb) for verb in ("create", "patch")),
     }
     assert {group for group, resource, _ in writes if resource == "events"} == {"events.k8s.io"}

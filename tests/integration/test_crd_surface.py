@@ -91,7 +91,7 @@ async def test_columns_say_what_people_ask_first(server: Server) -> None:
     assert {name: shown[name] for name in ("READY", "MODE", "EPOCH", "ROUTABLE")} == {
         "READY": "True", "MODE": "Shared", "EPOCH": "7", "ROUTABLE": "1",
     }  # fmt: skip
-    assert list(shown) == ["NAME", "READY", "MODE", "EPOCH", "ROUTABLE", "AGE"]
+    assert list(shown) == ["NAME", "READY", "MODE", "EPOCH", "ROUTABLE", "ISOLATED", "AGE"]
     wide = _table(server, "spool", pool["metadata"]["name"], "-o", "wide")
     assert {name: wide[name] for name in ("REASON", "REPLICAS", "ENGINE", "MODEL")} == {
         "REASON": "Routable", "REPLICAS": "1", "ENGINE": "0.11.0", "MODEL": "tiny",

@@ -38,6 +38,8 @@ from tests.integration.wire_tap import WireTap, tapping
 POOL = "tiny"
 AUDIENCE = "cachescope"
 TRUST_DOMAIN = "corp"
+REUSED_WORDS = 64
+"""Some full blocks: to the stub a word is a token."""
 LEASE_SECONDS = 60
 """Long enough for a machine that does much else; nothing here waits for the end of a right."""
 SETTINGS = {
@@ -151,7 +153,7 @@ class Whole:
 
     def reuses(self) -> bool:
         """Whether the tenant `red` finds its own prompt again, so that it was shown that it may."""
-        text = uuid.uuid4().hex * 8
+        text = " ".join(uuid.uuid4().hex for _ in range(REUSED_WORDS))
         return self.chat(text).status == 200 and self.chat(text).cached > 0
 
     def until(self, holds: Any) -> None:
