@@ -173,7 +173,9 @@ class IsolationProbes:
         return free and target.boot_id not in self._memory.known(target.pool_uid).leaked
 
     def _unproven(self, found: list[Target]) -> int:
-        return sum(item.boot_id not in proven(self._memory.known(item.pool_uid)) for item in found)
+        # Once for each pool, which may have a thousand of them.
+        shown = {uid: proven(self._memory.known(uid)) for uid in {item.pool_uid for item in found}}
+        return sum(item.boot_id not in shown[item.pool_uid] for item in found)
 
     async def _probe(self, target: Target) -> None:
         try:

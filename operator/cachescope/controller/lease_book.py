@@ -79,6 +79,12 @@ class Process:
     life: Life = Life.LIVE
     key_id: str = ""
 
+    @property
+    def used_at(self) -> float:
+        """When a guard last had a request under way, as it says, on this process's clock; 0.0 for never."""
+        said = self.statement
+        return self.moved_at - max(0, said.tick - said.used_ms) / 1000 if said is not None and said.used_ms else 0.0
+
     def lapsed(self, now: float) -> bool:
         """Whether it did not move for longer than its length."""
         return now - self.moved_at > self.seconds + MARGIN_SECONDS

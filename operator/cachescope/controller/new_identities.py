@@ -143,11 +143,9 @@ def used_since(uid: str, guards: Iterable[Process], moment: float) -> bool:
         moment: Seconds, on the clock of leases.
     """
     found = next((item for item in guards if item.statement is not None and item.statement.pod_uid == uid), None)
-    if found is None or found.statement is None or found.life is not Life.LIVE:
+    if found is None or found.life is not Life.LIVE:
         return False
-    said = found.statement
-    used = found.moved_at - max(0, said.tick - said.used_ms) / 1000 if said.used_ms else 0.0
-    return found.moved_at < moment or used >= moment
+    return found.moved_at < moment or found.used_at >= moment
 
 
 def _bound(uid: str, guards: Iterable[Process]) -> CacheIdentity:

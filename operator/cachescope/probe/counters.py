@@ -11,6 +11,11 @@ COUNTERS = ("vllm:prefix_cache_hits_total", "vllm:external_prefix_cache_hits_tot
 _SAMPLE = re.compile(r"^([A-Za-z_:][\w:]*)(?:\{.*\})? (\S+)", re.ASCII)
 
 
+def rise(before: int | None, after: int | None) -> int | None:
+    """By how much a counter rose; `None` where it is not known, and of one that fell: it began anew, with an engine that did."""
+    return None if before is None or after is None or after < before else after - before
+
+
 def found_tokens(exposition: str) -> int | None:
     """Tokens that were found so far, over all engines of a process.
 

@@ -10,11 +10,9 @@ from typing import Any
 import aiohttp
 
 from cachescope.core.errors import SpecError
-from cachescope.probe.counters import found_tokens
+from cachescope.probe.counters import found_tokens, rise
 from cachescope.probe.questions import Question
-from cachescope.probe.running import Reply
-
-_EVENTS = "text/event-stream"
+from cachescope.probe.running import EVENTS, Reply
 
 
 class Engine:
@@ -38,7 +36,7 @@ class Engine:
         except (aiohttp.ClientError, TimeoutError):
             return Reply(0, seconds=time.monotonic() - started)
         seconds = time.monotonic() - started
-        return Reply(answer.status, content, kind == _EVENTS, _rise(before, await self.counter()), seconds)
+        return Reply(answer.status, content, kind == EVENTS, rise(before, await self.counter()), seconds)
 
     async def counter(self) -> int | None:
         """Tokens that were found so far; `None` if the engine counts none, which is asked once."""
@@ -64,11 +62,6 @@ class Engine:
                 return await answer.text() if answer.status == 200 else None
         except (aiohttp.ClientError, TimeoutError, ValueError):
             return None
-
-
-def _rise(before: int | None, after: int | None) -> int | None:
-    """By how much a counter rose; one that fell began anew, with an engine that did."""
-    return None if before is None or after is None or after < before else after - before
 
 
 @asynccontextmanager

@@ -21,7 +21,8 @@ from typing import Final
 from cachescope.core.probes import SEVERAL, Pair, several
 from cachescope.engines.routes import Dialect, Route
 from cachescope.probe.cases import Asking, Case, Identity
-from cachescope.probe.conformance.checks import Outcome, route
+from cachescope.probe.conformance.checks import Outcome, outcome_of, route
+from cachescope.probe.conformance.profiles import TWO_ANSWERS
 from cachescope.probe.judgement import COUNTER, Judgement, Verdict
 from cachescope.probe.places import FIELDS, HEADERS, SALT, Place
 from cachescope.probe.questions import DIALECTS, STREAMED, Question, body
@@ -31,7 +32,6 @@ TRIES: Final = 2
 """Of each experiment: both directions."""
 TRIES_OF_COUNTER: Final = 8
 """Of one that the engine's counter alone shows to leak: others, who are counted too, would have to be so in each."""
-_TWO_ANSWERS: Final[Mapping[str, object]] = MappingProxyType({"n": 2, "temperature": 1})
 _SEVERAL_OF: Final = frozenset({Dialect.CHAT, Dialect.COMPLETION})
 _NOT_SERVED: Final = frozenset({400, 404, 405, 422, 501})
 _CHOSEN: Final[Mapping[str, tuple[Place, ...]]] = MappingProxyType({
@@ -65,8 +65,7 @@ class Finding:
     @property
     def outcome(self) -> Outcome:
         """Its verdict; a request that is refused for what it says chooses nothing."""
-        refused = self.judgement.verdict is Verdict.FAILED and self.judgement.evidence.refused
-        return Outcome.REFUSED if refused else Outcome(self.judgement.verdict.value)
+        return outcome_of(self.judgement)
 
     @property
     def holds(self) -> bool:
@@ -96,8 +95,7 @@ class Shown:
         """What is proven: paths, and those of `several`; nothing where a run did not come to its end."""
         if self.fault or self.leak:
             return frozenset()
-        failed = {item.way for item in self.findings if not item.holds}
-        ways = {item.way for item in self.findings} - failed
+        ways = {item.way for item in self.findings} - {item.way for item in self.unproven}
         # Whoever asks for several answers asks for one, too.
         return frozenset(item.way for item in self.findings if item.way in ways and item.path in ways)
 
@@ -183,7 +181,7 @@ def _checks(askings: Sequence[Asking], identities: Identities) -> Iterator[_Chec
         yield _check(first, name, identities(Pair.TENANTS), chosen=places)
     for asking in askings:
         if asking.dialect in _SEVERAL_OF and not asking.streamed:
-            yield _check(replace(asking, fields=_TWO_ANSWERS), SEVERAL, identities(Pair.TENANTS), counted_only=True)
+            yield _check(replace(asking, fields=TWO_ANSWERS), SEVERAL, identities(Pair.TENANTS), counted_only=True)
 
 
 def _check(

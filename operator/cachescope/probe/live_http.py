@@ -7,11 +7,10 @@ from typing import Final
 
 import aiohttp
 
-from cachescope.probe.counters import found_tokens
+from cachescope.probe.counters import found_tokens, rise
 from cachescope.probe.questions import Question
-from cachescope.probe.running import Reply
+from cachescope.probe.running import EVENTS, Reply
 
-_EVENTS = "text/event-stream"
 MOST_BYTES: Final = 8 * 1024 * 1024
 """Of an answer. Whoever owns a pool chooses its engine, which may send what it likes to the operator."""
 
@@ -46,8 +45,7 @@ class LiveProcess:
         seconds = time.monotonic() - started
         # One that was not counted before is not counted at all: a part of an experiment tells nothing.
         self._counted = None if before is None else await self._counter()
-        rise = None if before is None or self._counted is None or self._counted < before else self._counted - before
-        return Reply(status, content, kind == _EVENTS, rise, seconds)
+        return Reply(status, content, kind == EVENTS, rise(before, self._counted), seconds)
 
     async def _counter(self) -> int | None:
         if not self._metrics:

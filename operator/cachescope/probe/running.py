@@ -10,6 +10,9 @@ from cachescope.probe.judgement import Judgement, Observation, judge
 from cachescope.probe.questions import Question, question
 from cachescope.probe.usage import read
 
+EVENTS = "text/event-stream"
+"""Content type of an answer that is streamed."""
+
 
 @dataclass(frozen=True, slots=True)
 class Reply:

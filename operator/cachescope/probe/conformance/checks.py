@@ -106,10 +106,14 @@ def route(asking: Asking) -> str:
     return f"{asking.path} streamed" if asking.streamed else asking.path
 
 
+def outcome_of(judged: Judgement) -> Outcome:
+    """The verdict of an experiment, or that the engine refused what was asked in it."""
+    refused = judged.verdict is Verdict.FAILED and judged.evidence.refused
+    return Outcome.REFUSED if refused else Outcome(judged.verdict.value)
+
+
 def of_experiment(check: Experiment, judged: Judgement) -> Result:
     """What an experiment means for its check."""
-    evidence = judged.evidence
-    refused = judged.verdict is Verdict.FAILED and evidence.refused
-    found = Outcome.REFUSED if refused else Outcome(judged.verdict.value)
+    evidence, found = judged.evidence, outcome_of(judged)
     passed = found in check.expected and (2 * evidence.controls >= evidence.tries or not check.controlled)
     return Result(check.rule, check.detail, route(check.case.asking), check.expected, found, passed, judged.why, evidence)

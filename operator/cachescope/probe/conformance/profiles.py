@@ -32,7 +32,7 @@ FEW = 2
 """Trials of a variant: both directions, and a choice both alone and agreed."""
 
 # Several answers are sampled: an engine may refuse to make the same one twice.
-_ANSWERS: Mapping[str, object] = MappingProxyType({"n": 2, "temperature": 1})
+TWO_ANSWERS: Mapping[str, object] = MappingProxyType({"n": 2, "temperature": 1})
 _ONE_BY_ONE: Mapping[str, tuple[Place, ...]] = MappingProxyType({str(place): (place,) for place in PLACES})
 _AT_ONCE: Mapping[str, tuple[Place, ...]] = MappingProxyType({"all headers": HEADERS, "all fields": FIELDS})
 _LOGPROBS: Mapping[Dialect, Mapping[str, object]] = MappingProxyType(
@@ -65,7 +65,7 @@ def _salted(asking: Asking, seed: str) -> Iterator[Check]:
     for name, places in (_AT_ONCE if asking.streamed else _ONE_BY_ONE).items():
         yield _experiment(Rule.CHOSEN, name, asking, plain, chosen=places, tries=FEW)
     if asking.dialect in _LOGPROBS:
-        yield _experiment(Rule.ANSWERS, "n=2", replace(asking, fields=_ANSWERS), plain, tries=FEW)
+        yield _experiment(Rule.ANSWERS, "n=2", replace(asking, fields=TWO_ANSWERS), plain, tries=FEW)
         yield _experiment(Rule.LOGPROBS, "", replace(asking, fields=_LOGPROBS[asking.dialect]), plain, tries=FEW)
     for name, value in salts.NO_SALTS.items():
         yield Refusal(Rule.LIMITS, name, replace(asking, fields={SALT.name: value}))
